@@ -1,0 +1,1 @@
+"""The documentation, and the programs that generate its reference pages from their sources."""

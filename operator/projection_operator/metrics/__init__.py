@@ -1,0 +1,1 @@
+"""What Prometheus sees: `requests` about the living requests, `operator` about the operator itself."""

@@ -1,0 +1,181 @@
+"""From a question to the whole answer: read, lay out, project memory and time, say what was assumed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from projector import catalog
+from projector.api import DEFAULT_DEVICE, Question
+from projector.catalog import Device
+from projector.config import Assumption, ConfigValue, LoadedConfiguration, Unmodelled, overrides_from_pairs, read
+from projector.errors import ConfigurationError
+from projector.job import AttentionBackend, Schedule, Target, TrainingJob
+from projector.memory import count_parameters, project_memory, unmodelled_layers
+from projector.parallelism import Layout, minimum_nodes, resolve
+from projector.projection import (
+    MemoryLevel,
+    MemoryProjection,
+    PerformanceProjection,
+    Projection,
+    ResolvedLayout,
+)
+
+AUTOMATIC = ("auto", "all")
+"""Values of `Question.schedule` that leave the choice to the framework."""
+_FLASH_ARCHITECTURES = ("sm80", "sm86", "sm89")
+"""NVIDIA GPUs older than Hopper, where Transformer Engine prefers FlashAttention 2 to cuDNN
+(TransformerEngine dot_product_attention/utils.py)."""
+
+
+def answer(question: Question) -> Projection:
+    """Answer a question; what it raises is what the parts raise, all `InputError`."""
+    loaded = load(question)
+    device = catalog.device(question.device or DEFAULT_DEVICE)
+    asked = _scheduled(loaded.job, question.schedule)
+    target = _target(question, asked, device)
+    job, layout = _laid_out(asked, target, device)
+    unmodelled = (*loaded.unmodelled, *unmodelled_layers(job))
+    memory = _memory(question, job, layout, device, unmodelled) if question.memory else None
+    performance, without_effect = _performance(question, job, target, layout, device)
+    return Projection(
+        model=job.model.name,
+        target=target,
+        layout=_resolved(layout),
+        micro_batch=layout.micro_batch,
+        global_batch=layout.global_batch,
+        sequence_length=job.batch.sequence_length,
+        micro_batches=layout.micro_batches,
+        parameters=count_parameters(job, layout),
+        values=_sorted(loaded.values),
+        ignored=(*loaded.ignored, *without_effect),
+        assumed=_assumed(question, loaded, target),
+        unmodelled=unmodelled,
+        memory=memory,
+        performance=performance,
+    )
+
+
+def halves(job: TrainingJob, target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
+    """Memory and time of a job on a target; raises `InputError`."""
+    from projector.performance import project_performance  # noqa: PLC0415 - as in `_performance`
+
+    device = catalog.device(target.device)
+    job, layout = _laid_out(job, target, device)
+    return project_memory(job, layout, device), project_performance(job, target, layout, device)
+
+
+def _laid_out(job: TrainingJob, target: Target, device: Device) -> tuple[TrainingJob, Layout]:
+    """The job with everything decided that device and layout string decide, and its layout."""
+    layout = resolve(job, target)
+    parallelism = replace(job.parallelism, virtual_pipeline=layout.virtual_pipeline)
+    return replace(with_device_defaults(job, device), parallelism=parallelism), layout
+
+
+def load(question: Question) -> LoadedConfiguration:
+    """What the reader makes of the question's configuration, before any target is considered."""
+    return read(
+        question.text,
+        name=question.name,
+        format=question.format,
+        variables=question.variables,
+        overrides=overrides_from_pairs(question.overrides.items()),
+        primus_root=question.primus_root,
+        root=question.directory,
+    )
+
+
+def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
+    """The job with framework choices that the device decides: which kernel family runs attention."""
+    if job.software.attention_backend is not None:
+        return job
+    cudnn = device.vendor == "NVIDIA" and device.architecture not in _FLASH_ARCHITECTURES
+    backend = AttentionBackend.CUDNN if cudnn else AttentionBackend.FLASH
+    return replace(job, software=replace(job.software, attention_backend=backend))
+
+
+def _scheduled(job: TrainingJob, name: str) -> TrainingJob:
+    """The job under the schedule that was asked for."""
+    if name in AUTOMATIC:
+        return job
+    try:
+        return replace(job, schedule=Schedule(name))
+    except ValueError:
+        known = ", ".join((*AUTOMATIC, *(known.value for known in Schedule)))
+        raise ConfigurationError(f"{name!r}", place="pipeline schedule", expected=f"one of {known}") from None
+
+
+def _target(question: Question, job: TrainingJob, device: Device) -> Target:
+    nodes = question.nodes
+    if nodes is None:
+        nodes = minimum_nodes(job, max(1, question.devices_per_node))
+    return Target(device=device.name, nodes=nodes, devices_per_node=question.devices_per_node, scaling=question.scaling)
+
+
+def _memory(
+    question: Question, job: TrainingJob, layout: Layout, device: Device, unmodelled: tuple[Unmodelled, ...]
+) -> MemoryProjection:
+    return project_memory(
+        job,
+        layout,
+        device,
+        safety_margin=question.memory_safety_margin,
+        understood=not any(each.decides for each in unmodelled),
+    )
+
+
+def _performance(
+    question: Question, job: TrainingJob, target: Target, layout: Layout, device: Device
+) -> tuple[PerformanceProjection | None, tuple[str, ...]]:
+    """The time half, and keys of the hardware file that have no effect."""
+    if not question.performance:
+        return None, ()
+    from projector.costs import read_hardware_config  # noqa: PLC0415 - memory alone does not need it
+    from projector.performance import project_performance  # noqa: PLC0415 - memory alone does not need it
+
+    def peak_allocated_bytes(schedule: Schedule) -> int:
+        stages = project_memory(job, layout, device, schedule=schedule).stages
+        return max(stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages)
+
+    overrides = None if question.hardware is None else read_hardware_config(question.hardware)
+    projection = project_performance(
+        job,
+        target,
+        layout,
+        device,
+        schedule=question.schedule,
+        overrides=overrides,
+        peak_allocated_bytes=peak_allocated_bytes,
+    )
+    without_effect = () if overrides is None else tuple(f"hardware_config.{key}" for key in overrides.without_effect)
+    return projection, without_effect
+
+
+def _resolved(layout: Layout) -> ResolvedLayout:
+    return ResolvedLayout(
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        virtual_pipeline=layout.virtual_pipeline,
+        expert=layout.expert,
+        expert_tensor=layout.expert_tensor,
+        context=layout.context,
+        data=layout.data,
+        sequence_parallel=layout.sequence_parallel,
+        shard=layout.sharding.value,
+    )
+
+
+def _sorted(values: Mapping[str, ConfigValue]) -> tuple[ConfigValue, ...]:
+    return tuple(values[key] for key in sorted(values))
+
+
+def _assumed(question: Question, loaded: LoadedConfiguration, target: Target) -> tuple[Assumption, ...]:
+    own = []
+    if question.device is None:
+        own.append(Assumption(what=f"GPU {target.device}", why="nothing names one; say --gpu-arch or target.device"))
+    if question.nodes is None:
+        own.append(
+            Assumption(
+                what=f"{target.nodes} node(s) of {target.devices_per_node} GPUs",
+                why="the fewest that hold one copy of the model; say --target-nodes or target.nodes",
+            )
+        )
+    return (*loaded.assumed, *own)

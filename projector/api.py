@@ -1,0 +1,76 @@
+"""The one door to the engine: a `Question` in, a `Projection` out.
+
+The command and the operator both come through here, so they cannot give different answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from projector.job import Scaling
+
+if TYPE_CHECKING:
+    from projector.job import Target, TrainingJob
+    from projector.projection import MemoryProjection, PerformanceProjection, Projection
+
+DEFAULT_DEVICE = "MI300X"
+"""The GPU that the command assumes, and names under `assumed`, when nothing states one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What somebody wants to know about a training configuration."""
+
+    text: str
+    """Content of the configuration file."""
+    name: str = "configuration"
+    """What to call the file in messages."""
+    format: str | None = None
+    """Dialect by name (`primus`, ...); None detects it from the content."""
+    directory: Path | None = None
+    """The folder that relative `extends` of the file may reach; None allows none."""
+    primus_root: Path | None = None
+    """A Primus checkout with presets; None uses the catalog."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Values for `${VAR}`."""
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """`key=value` overrides by name; values are parsed as on the command line."""
+    device: str | None = None
+    """GPU name; None assumes the default and says so."""
+    nodes: int | None = None
+    """Hosts; None takes the fewest that hold one replica of the model."""
+    devices_per_node: int = 8
+    """GPUs of one host."""
+    scaling: Scaling = Scaling.STRONG
+    """What the batch does on more nodes."""
+    memory: bool = True
+    """Project memory."""
+    performance: bool = True
+    """Project performance."""
+    schedule: str = "auto"
+    """`auto` for what the framework would run, `all` to compare, or a `Schedule` by name."""
+    memory_safety_margin: float = 0.0
+    """Share by which the upper end of the interval is widened, as Primus's `--memory-safety-margin`."""
+    hardware: str | None = None
+    """Content of a hardware file with a `hardware_config` map; None for the catalog's figures."""
+
+
+def project(question: Question) -> "Projection":
+    """Answer a question.
+
+    Raises `projector.errors.InputError` and its children for everything that the person can mend.
+    """
+    from projector.answer import answer  # noqa: PLC0415 - asking must not load the engine
+
+    return answer(question)
+
+
+def project_job(job: "TrainingJob", target: "Target") -> "tuple[MemoryProjection, PerformanceProjection]":
+    """Both halves of the answer for a job that no file describes, under the schedule its framework would run.
+
+    Raises `projector.errors.InputError` and its children.
+    """
+    from projector.answer import halves  # noqa: PLC0415 - asking must not load the engine
+
+    return halves(job, target)

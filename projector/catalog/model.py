@@ -1,0 +1,48 @@
+"""What is known about a public model: its architecture as its weights define it, its names and the sources."""
+
+from dataclasses import dataclass
+
+from projector.job import ModelArchitecture
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatalogModel:
+    """One model of the catalog."""
+
+    name: str
+    """Canonical name, such as `llama3.1-70b`; the file's name."""
+    aliases: tuple[str, ...] = ()
+    """Other names that `catalog.model` accepts: framework presets, Hugging Face repositories."""
+    architecture: ModelArchitecture
+    """What its weights define; `vocabulary` is the size of the published token table."""
+    sources: tuple[str, ...]
+    """Where the facts come from: public files, library defaults, papers."""
+    verified: bool
+    """The facts were compared with something that nobody of this project wrote; otherwise they are recalled."""
+    huggingface_id: str | None = None
+    """Repository at Hugging Face, such as `meta-llama/Llama-3.1-70B`; None for none."""
+    huggingface_class: str | None = None
+    """The class of `transformers` that builds it, such as `LlamaForCausalLM`; None when there is none."""
+    parameters: int | None = None
+    """Published or counted parameters, all of them, where they are known exactly; only for reports and tests."""
+    note: str = ""
+    """What to know about it, such as parts that the architecture leaves out."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Entries of the published token table."""
+        return self.architecture.vocabulary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerVocabulary:
+    """Sizes that go with a tokenizer."""
+
+    entries: int
+    """Length of the tokenizer, added tokens included (`len(tokenizer)`): what Megatron-LM pads and trains."""
+    table_entries: int
+    """Rows of the token table in the published weights; larger where the publisher padded it (Qwen)."""
+    source: str
+    """Where the sizes come from."""
+    verified: bool
+    """Compared with something that nobody of this project wrote."""

@@ -1,0 +1,54 @@
+"""Finding a catalog file by any of its names, without reading the others.
+
+A file's own name, normalised, is the fast way. Otherwise the `aliases` line of every file is looked at; it is one
+line by convention (the tests hold it to that), so no other line is parsed.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+_Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def normalised(name: str) -> str:
+    """Fold case, and spaces and underscores to hyphens: `AMD_Instinct_MI300X_OAM` -> `amd-instinct-mi300x-oam`."""
+    return re.sub(r"[\s_]+", "-", name.strip().lower())
+
+
+def find(folder: Path, name: str) -> Path | None:
+    """The file of `folder` that is called `name`, by its own name or an alias; None when there is none."""
+    wanted = normalised(name)
+    return _files(folder).get(wanted) or _aliases(folder).get(wanted)
+
+
+def stems(folder: Path) -> tuple[str, ...]:
+    """Names of the files, sorted."""
+    return tuple(sorted(_files(folder)))
+
+
+def known_names(folder: Path) -> tuple[str, ...]:
+    """Every name that `find` accepts, normalised and sorted."""
+    return tuple(sorted({*_files(folder), *_aliases(folder)}))
+
+
+@cache
+def _files(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in folder.glob("*.yaml")}
+
+
+@cache
+def _aliases(folder: Path) -> dict[str, Path]:
+    return {normalised(alias): path for path in _files(folder).values() for alias in aliases_of(path)}
+
+
+def aliases_of(path: Path) -> Iterator[str]:
+    """The aliases that a file's `aliases: [...]` line states."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("aliases:"):
+                yield from yaml.load(line, Loader=_Loader)["aliases"]  # noqa: S506 - a safe loader
+                return

@@ -1,0 +1,38 @@
+"""Vocabulary sizes of tokenizers, from `tokenizers.yaml`."""
+
+from functools import cache
+from pathlib import Path
+
+from projector.catalog.facts import Facts, read_mapping
+from projector.catalog.model import TokenizerVocabulary
+
+_FILE = Path(__file__).parent / "tokenizers.yaml"
+
+
+def find_vocabulary(tokenizer_type: str | None, tokenizer_model: str | None) -> TokenizerVocabulary | None:
+    """Sizes by the tokenizer's repository, else by its type; None when neither is known."""
+    by_model, by_type = _tables()
+    found = by_model.get(tokenizer_model.lower()) if tokenizer_model else None
+    if found is None and tokenizer_type:
+        found = by_type.get(tokenizer_type.lower())
+    return found
+
+
+@cache
+def _tables() -> tuple[dict[str, TokenizerVocabulary], dict[str, TokenizerVocabulary]]:
+    facts = Facts(read_mapping(_FILE), place=_FILE.name)
+    by_model: dict[str, TokenizerVocabulary] = {}
+    by_type: dict[str, TokenizerVocabulary] = {}
+    for family in facts:
+        inner = facts.inner(family)
+        entries = inner.required("entries", int)
+        sizes = TokenizerVocabulary(
+            entries=entries,
+            table_entries=inner.default("table_entries", entries),
+            source=inner.required("source", str),
+            verified=inner.required("status", str) == "verified",
+        )
+        by_model |= {name.lower(): sizes for name in inner.texts("models")}
+        by_type |= {name.lower(): sizes for name in inner.texts("types")}
+        inner.finish()
+    return by_model, by_type

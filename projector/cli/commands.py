@@ -1,0 +1,93 @@
+"""The commands: ask the engine or the catalog, print the answer, return the exit code."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from projector.api import Question, project
+from projector.cli import exit_codes
+from projector.cli.parser import read_command_line
+from projector.cli.question import Said, ask, understand, unused_variables
+from projector.errors import BatchIndivisible, LayoutImpossible
+from projector.projection import Projection, Verdict
+
+
+def run(tokens: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Carry out a command line; the exit code. Raises what reading it and answering it raise."""
+    line = read_command_line(tokens)
+    said = understand(line, environment)
+    if line.command in {"models", "devices"}:
+        return _catalog(line.command, said)
+    question = ask(line, said, environment)
+    without = (*said.without_effect, *unused_variables(line, question.text, environment))
+    if line.command == "show":
+        return _show(question, said, without)
+    projection = _answer(question, without)
+
+    def text() -> str:
+        from projector.report.text import report  # noqa: PLC0415 - not for other forms
+
+        return report(projection)
+
+    _print(said, projection.to_dict, text)
+    return _checked(projection) if said.switches.get("check") else exit_codes.ANSWERED
+
+
+def _answer(question: Question, without_effect: Iterable[str]) -> Projection:
+    """Project, and name what was given and changes nothing."""
+    projection = project(question)
+    return replace(projection, ignored=(*projection.ignored, *without_effect))
+
+
+def _show(question: Question, said: Said, without_effect: Iterable[str]) -> int:
+    """Show the configuration; where it cannot be laid out on the target, its values help to find out why."""
+    from projector.report import show  # noqa: PLC0415 - for this command alone
+
+    try:
+        projection = _answer(question, without_effect)
+    except (LayoutImpossible, BatchIndivisible):
+        if said.switches.get("output", "text") == "text":
+            from projector.answer import load  # noqa: PLC0415 - loaded by now
+
+            loaded = load(question)
+            _write(show.values_report(loaded.values[key] for key in sorted(loaded.values)))
+        raise
+    _print(said, projection.to_dict, lambda: show.report(projection))
+    return exit_codes.ANSWERED
+
+
+def _checked(projection: Projection) -> int:
+    """The exit code of `--check`; a verdict between yes and no passes with a warning."""
+    memory = projection.memory
+    if memory is None or memory.verdict is Verdict.FITS:
+        return exit_codes.ANSWERED
+    if memory.verdict is Verdict.DOES_NOT_FIT:
+        return exit_codes.DOES_NOT_FIT
+    print(f"projector: --check passes with the verdict {memory.verdict}, which is not Fits", file=sys.stderr)
+    return exit_codes.ANSWERED
+
+
+def _catalog(what: str, said: Said) -> int:
+    from projector.report import catalog  # noqa: PLC0415 - for these commands alone
+
+    document = catalog.DOCUMENTS[what]()
+    _print(said, lambda: document, lambda: catalog.REPORTS[what](document))
+    return exit_codes.ANSWERED
+
+
+def _print(said: Said, document: Callable[[], Mapping[str, Any]], text: Callable[[], str]) -> None:
+    form = said.switches.get("output", "text")
+    if form == "text":
+        answer = text()
+    else:
+        from projector.report.machine import FORMS  # noqa: PLC0415 - not for text
+
+        answer = FORMS[form](document())
+    _write(answer)
+
+
+def _write(answer: str) -> None:
+    """Print; a terminal or pipe that is not UTF-8 gets escapes rather than no answer."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(answer.encode(encoding, "backslashreplace").decode(encoding))

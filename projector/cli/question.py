@@ -1,0 +1,124 @@
+"""From what a person said, on the command line and in the environment, to a question for the engine."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from projector.api import Question
+from projector.cli.files import read_text
+from projector.cli.options import variables_of
+from projector.cli.parser import CommandLine
+from projector.cli.row import PROJECTIONS, Effect, Fate, Row, UsageError
+from projector.cli.variables import VARIABLES
+from projector.config.overrides import split_overrides
+from projector.errors import InputError, NotAvailable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What was said, understood."""
+
+    fields: Mapping[str, Any]
+    """Fields of the question by name."""
+    overrides: Mapping[str, str]
+    """Overrides of the configuration by name."""
+    switches: Mapping[str, Any]
+    """What concerns the command alone, by name."""
+    without_effect: tuple[str, ...]
+    """Options and variables that were given and change nothing, with the reason."""
+
+
+def understand(line: CommandLine, environment: Mapping[str, str]) -> Said:
+    """Apply every row that was used.
+
+    Raises `NotAvailable` for a row or value that is refused, `UsageError` where two words contradict each other, and
+    `InputError` for a value that does not do.
+    """
+    spoken = [*line.options, *_variables(line, environment)]
+    written = dict(split_overrides(line.rest))
+    fields: dict[str, tuple[str, Any]] = {}
+    overrides: dict[str, tuple[str, Any]] = {key: (f"the override {key}", text) for key, text in written.items()}
+    switches: dict[str, Any] = {}
+    for row, text in spoken:
+        effect = _effect(row, text)
+        _merge(fields, effect.fields, row.name)
+        _merge(overrides, effect.overrides, row.name)
+        switches.update(effect.switches)
+    return Said(
+        fields={name: value for name, (_, value) in fields.items()},
+        overrides={name: value for name, (_, value) in overrides.items()},
+        switches=switches,
+        without_effect=(
+            *(_label(row, row.becomes) for row, _ in spoken if row.fate is Fate.NO_EFFECT),
+            *_concerning_others(line.command, environment),
+        ),
+    )
+
+
+def ask(line: CommandLine, said: Said, environment: Mapping[str, str]) -> Question:
+    """The question that was asked; raises `ConfigurationError` where a file that it names cannot be read."""
+    path: Path = said.switches["config"]
+    hardware: Path | None = said.switches.get("hardware")
+    question = Question(
+        text=read_text(path),
+        name=str(path),
+        directory=path.parent,
+        variables=dict(environment),
+        overrides=said.overrides,
+        memory=line.command in {"memory", "both"},
+        performance=line.command in {"performance", "both"},
+        hardware=None if hardware is None else read_text(hardware),
+    )
+    return replace(question, **said.fields)
+
+
+def unused_variables(line: CommandLine, text: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables of the table that are set, work only through `${NAME}`, and that the file does not mention."""
+    return tuple(
+        f"{row.name} (environment: the file has no ${{{row.name}}})"
+        for row in variables_of(line.command)
+        if row.in_files and environment.get(row.name) and f"${{{row.name}" not in text
+    )
+
+
+def _variables(line: CommandLine, environment: Mapping[str, str]) -> list[tuple[Row, str]]:
+    """The variables that are set and that no option speaks for; an empty one counts as not set."""
+    options = {row.name for row, _ in line.options}
+    return [
+        (row, environment[row.name])
+        for row in variables_of(line.command)
+        if environment.get(row.name) and not row.in_files and options.isdisjoint(row.behind)
+    ]
+
+
+def _effect(row: Row, text: str) -> Effect:
+    if row.fate is Fate.REFUSED:
+        raise NotAvailable(str(Fate.REFUSED), place=row.name, expected=f"what works instead: {row.becomes}")
+    if row.effect is None:
+        return Effect()
+    try:
+        return row.effect(text)
+    except InputError as error:
+        raise type(error)(error.message, place=row.name, expected=error.expected) from error
+
+
+def _merge(known: dict[str, tuple[str, Any]], new: Mapping[str, Any], speaker: str) -> None:
+    """Add what `speaker` says; raises `UsageError` when somebody else said otherwise."""
+    for name, value in new.items():
+        other, before = known.setdefault(name, (speaker, value))
+        if before != value:
+            raise UsageError(
+                f"{other} says {before}, {speaker} says {value}", place=name, expected="say one of the two"
+            )
+
+
+def _concerning_others(command: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Variables that are set and play no part in this projection."""
+    for row in VARIABLES:
+        if command in PROJECTIONS and command not in row.commands and environment.get(row.name):
+            yield _label(row, f"concerns {' and '.join(row.commands)}")
+
+
+def _label(row: Row, reason: str) -> str:
+    return f"{row.name} ({'option' if row.is_option else 'environment'}: {reason})"

@@ -1,0 +1,146 @@
+"""What one row of the option table says: an option or environment variable, and what becomes of it.
+
+Every option and variable of the Primus projection command has a row (AMD-AGI/Primus fd1eeabb), and so has every one of
+our own. A row works, has no effect and says so in the result, or is refused: nothing that a person writes is dropped
+silently.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from projector.errors import InputError, NotAvailable
+
+PROJECTIONS = ("memory", "performance", "both")
+"""The commands that project."""
+CONFIGURED = (*PROJECTIONS, "show")
+"""The commands that read a training configuration."""
+
+
+class Fate(StrEnum):
+    """What becomes of a row when a person uses it."""
+
+    WORKS = "works"
+    NO_EFFECT = "no effect"
+    """Accepted, without influence on the answer; the result names it under `ignored`."""
+    REFUSED = "not available yet"
+    """Exit code 2 and a message that says what works instead."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effect:
+    """What a row that works does to the question."""
+
+    fields: Mapping[str, object] = field(default_factory=dict)
+    """Fields of `projector.api.Question` by name."""
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """Overrides of the configuration by name."""
+    switches: Mapping[str, object] = field(default_factory=dict)
+    """What concerns the command alone, such as the form of the output."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """An option or an environment variable."""
+
+    name: str
+    """`--option`, or the variable's name."""
+    group: str
+    """Heading of the reference under which it stands."""
+    meaning: str
+    """One line for people."""
+    fate: Fate
+    """What becomes of it."""
+    becomes: str
+    """How it reaches the answer; why it has no effect; or what works instead of it."""
+    commands: tuple[str, ...] = PROJECTIONS
+    """Commands that take it."""
+    aliases: tuple[str, ...] = ()
+    """Other spellings of an option."""
+    default: str = ""
+    """What holds without it, in words."""
+    value: str | None = None
+    """Placeholder of its value; None for a switch."""
+    optional_value: bool = False
+    """The value may be left out."""
+    effect: Callable[[str], Effect] | None = None
+    """From the text of the value to what it does; raises `InputError` for a text that does not do. None unless it
+    works."""
+    hidden: bool = False
+    """Not in `--help`, as in Primus."""
+    behind: tuple[str, ...] = ()
+    """Options that, when given, speak for this variable."""
+    in_files: bool = False
+    """A variable that works through `${NAME}` in the configuration, and only there."""
+
+    @property
+    def is_option(self) -> bool:
+        """True for an option, False for an environment variable."""
+        return self.name.startswith("--")
+
+
+class UsageError(InputError):
+    """The command line itself cannot be used."""
+
+    reason = "UsageInvalid"
+
+
+def sets(name: str, kind: Callable[[str], object] = str) -> Callable[[str], Effect]:
+    """The value becomes a field of the question."""
+    return lambda text: Effect(fields={name: kind(text)})
+
+
+def overrides(*names: str, kind: Callable[[str], object] = str, **fixed: str) -> Callable[[str], Effect]:
+    """The value becomes overrides of the configuration called `names`; `fixed` ones come with it."""
+    return lambda text: Effect(overrides={**dict.fromkeys(names, str(kind(text))), **fixed})
+
+
+def switches(name: str, kind: Callable[[str], object] = str) -> Callable[[str], Effect]:
+    """The value concerns the command alone."""
+    return lambda text: Effect(switches={name: kind(text)})
+
+
+def nothing(kind: Callable[[str], object]) -> Callable[[str], Effect]:
+    """The value is checked, and is what happens anyway."""
+
+    def effect(text: str) -> Effect:
+        kind(text)
+        return Effect()
+
+    return effect
+
+
+def count(text: str) -> int:
+    """A whole number from 1."""
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise InputError(f"{text!r} is not a count", expected="a whole number, 1 or more")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A number from 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number < float("inf"):
+        raise InputError(f"{text!r} is not a share", expected="a number, 0 or more, such as 0.05")
+    return number
+
+
+def one_of(*available: str, later: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """One of some words, in any case; those in `later` are understood and refused with what works instead."""
+
+    def kind(text: str) -> str:
+        word = text.strip().lower()
+        if later is not None and word in later:
+            raise NotAvailable(f"{text!r} is {Fate.REFUSED}", expected=f"what works instead: {later[word]}")
+        if word not in available:
+            raise InputError(f"{text!r} is not known", expected=f"one of {', '.join(available)}")
+        return word
+
+    return kind
+
+
+GEMM_BACKEND = one_of("analytical", later={"origami": "`analytical`, the default here"})
+"""Cost models of matrix products, for the option and the variable."""

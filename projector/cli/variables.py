@@ -1,0 +1,200 @@
+"""The environment variables of the option table: all that Primus's projection reads, and ours.
+
+Those that would change Primus's figures and that we cannot honour are refused when they are set; those that cannot
+matter here are named in the result.
+"""
+
+from functools import partial
+
+from projector.cli.files import folder
+from projector.cli.row import CONFIGURED, GEMM_BACKEND, PROJECTIONS, Fate, Row, count, nothing, one_of, sets
+
+_TIMED = ("performance", "both")
+_TOPOLOGY = "Environment: topology"
+_SIMULATION = "Environment: simulation"
+_KNOBS = "Environment: tuning"
+_QUIET = "Environment: benchmark and debugging"
+_FILES = "Environment: read by configuration files"
+_RECOMMENDERS = ("torchrec", "torchrec_dlrm", "dlrm", "dlrm_v4")
+_OWN_CONSTANTS = "unset it; the cost models have their own constants, with sources"
+
+
+_topology = partial(Row, group=_TOPOLOGY, fate=Fate.WORKS, value="V", commands=CONFIGURED)
+_simulation = partial(Row, group=_SIMULATION, fate=Fate.WORKS, value="V", commands=PROJECTIONS)
+
+
+def _no_effect(name: str, group: str, meaning: str, why: str) -> Row:
+    return Row(
+        name=name, group=group, meaning=meaning, becomes=why, fate=Fate.NO_EFFECT, value="V", commands=PROJECTIONS
+    )
+
+
+def _refused(name: str, meaning: str, default: str = "", instead: str = _OWN_CONSTANTS, group: str = _KNOBS) -> Row:
+    return Row(
+        name=name,
+        group=group,
+        meaning=meaning,
+        default=default,
+        becomes=instead,
+        fate=Fate.REFUSED,
+        value="V",
+        commands=_TIMED if group == _KNOBS else PROJECTIONS,
+    )
+
+
+def _benchmark(name: str, meaning: str) -> Row:
+    return _no_effect(name, _QUIET, meaning, "no benchmark is run")
+
+
+def _in_files(name: str) -> Row:
+    return Row(
+        name=name,
+        group=_FILES,
+        meaning=f"Value of `${{{name}}}` in the public recipes.",
+        fate=Fate.WORKS,
+        value="V",
+        becomes="its value where the configuration says so; named under `ignored` where it does not",
+        in_files=True,
+        commands=CONFIGURED,
+    )
+
+
+_TOPOLOGY_ROWS = (
+    _topology(
+        name="NNODES",
+        meaning="Nodes to project on.",
+        becomes="`Question.nodes`, unless an option says",
+        behind=("--target-nodes", "--target-num-nodes"),
+        effect=sets("nodes", count),
+    ),
+    _topology(
+        name="GPUS_PER_NODE",
+        meaning="GPUs of one node.",
+        becomes="`Question.devices_per_node`, unless an option says",
+        behind=("--devices-per-node",),
+        effect=sets("devices_per_node", count),
+    ),
+    _topology(
+        name="PRIMUS_ROOT",
+        meaning="Primus checkout whose presets are read.",
+        becomes="`Question.primus_root`, unless an option says",
+        behind=("--primus-root",),
+        effect=sets("primus_root", folder),
+    ),
+    _no_effect("RANK", _TOPOLOGY, "Rank whose stage Primus prints.", "every pipeline stage is reported"),
+    _no_effect("WORLD_SIZE", _TOPOLOGY, "Processes of the launcher.", "GPUs are nodes x GPUs per node"),
+    _no_effect("MASTER_PORT", _TOPOLOGY, "Names Primus's temporary file.", "no process group and no file is made"),
+    _no_effect("CUDA_VISIBLE_DEVICES", _TOPOLOGY, "Devices of the process.", "no local device is looked at"),
+)
+
+_SIMULATION_ROWS = (
+    _simulation(
+        name="PRIMUS_GPU_ARCH",
+        meaning="GPU to project on.",
+        becomes="`Question.device`, unless an option says",
+        behind=("--gpu-arch",),
+        commands=CONFIGURED,
+        effect=sets("device"),
+    ),
+    _simulation(
+        name="PRIMUS_GEMM_BACKEND",
+        meaning="Cost model of matrix products.",
+        becomes="analytical is what runs; others are refused, unless an option says",
+        behind=("--gemm-backend",),
+        commands=_TIMED,
+        effect=nothing(GEMM_BACKEND),
+    ),
+    _simulation(
+        name="PRIMUS_WORKLOAD",
+        meaning="Kind of training.",
+        becomes="megatron is what is projected; others are refused",
+        effect=nothing(one_of("megatron", later=dict.fromkeys(_RECOMMENDERS, "megatron"))),
+    ),
+    _no_effect("PRIMUS_GPU_DEVICE", _SIMULATION, "Index of the local GPU to look at.", "no local device is looked at"),
+    _refused(
+        "PRIMUS_GPU_CLOCK_MHZ", "Clock of the GPU.", "2100", "unset it; PRIMUS_GPU_ARCH chooses the GPU", _SIMULATION
+    ),
+    _refused(
+        "PRIMUS_GEMM_BACKEND_PLUGINS",
+        "Modules with further cost models.",
+        "",
+        "unset it; --gemm-backend analytical",
+        _SIMULATION,
+    ),
+    _refused(
+        "PRIMUS_HW_PROFILE_DIR",
+        "Folders of GPU profiles.",
+        "",
+        "unset it; `projector devices` lists the GPUs",
+        _SIMULATION,
+    ),
+    _refused("PRIMUS_PROJ_MAX_LAYERS", "Projects on fewer layers.", "", "override num_layers=N", _SIMULATION),
+    _refused(
+        "PRIMUS_PROJ_COMPRESS_RATIOS", "DeepSeek-V4 layer kinds.", "", "override compress_ratios=[...]", _SIMULATION
+    ),
+)
+
+_KNOB_ROWS = (
+    _refused("PRIMUS_OPT_HBM_EFF", "Share of memory bandwidth in the optimizer step.", "0.21"),
+    _refused("PRIMUS_OPT_MUON_NS_STEPS", "Newton-Schulz iterations of Muon.", "", "override muon_num_ns_steps=N"),
+    _refused("PRIMUS_OPT_MUON_NS_MS", "Time of Muon's iterations."),
+    _refused("PRIMUS_MOE_PERMUTE_FIRST_PRINCIPLES", "Model of token permutation.", "1"),
+    _refused("PRIMUS_MOE_PERMUTE_SCATTER", "Scatter penalty of permutation.", "1.0"),
+    _refused("PRIMUS_MOE_PERMUTE_LAUNCH_US", "Launch time of permutation.", "2.8"),
+    _refused("PRIMUS_MOE_EXPERT_QUANT_EFF", "Efficiency of quantisation in experts.", "1.0"),
+    _refused("PRIMUS_MOE_EXPERT_LAUNCH_US", "Launch time of an expert.", "0.75"),
+    _refused("PRIMUS_MOE_EXPERT_OVH_CALIBRATED", "Fixed overhead of experts.", "0"),
+    _refused("PRIMUS_MOE_EXPERT_OVH_FWD_MS", "The same, forward.", "0.19"),
+    _refused("PRIMUS_MOE_EXPERT_OVH_BWD_MS", "The same, backward.", "0.66"),
+    _refused("PRIMUS_ATTN_CALIBRATED", "Calibrated element-wise work of attention.", "0"),
+    _refused("PRIMUS_ATTN_ELEM_EFF", "Share of memory bandwidth in it.", "0.15"),
+    _refused("PRIMUS_ATTN_MISC_FWD_PASSES", "Passes over memory, forward.", "8"),
+    _refused("PRIMUS_ATTN_MISC_BWD_PASSES", "Passes over memory, backward.", "30"),
+    _refused("PRIMUS_ATTN_MISC_ETA", "Efficiency of other work in attention.", "0.9"),
+    _refused("PRIMUS_ATTN_FP_ETA", "Efficiency of attention's products.", "0.9"),
+    _refused("PRIMUS_ATTN_SWA_FULLBAND", "Sliding windows at full cost.", "0"),
+    _refused("PRIMUS_ATTN_CSA_SCATTER_ETA", "Efficiency of sparse attention's scatter.", "0.6"),
+    _refused("PRIMUS_V4_INDEXER_TRAINABLE", "Backward pass of DeepSeek-V4's indexer.", "1"),
+    _refused("PRIMUS_USE_V4_TRITON_CSA_ATTENTION", "Kernel of DeepSeek-V4's attention."),
+    _refused("PRIMUS_HC_SINKHORN_ITERS", "Iterations of hyper-connections.", "20"),
+)
+
+_QUIET_ROWS = (
+    _no_effect("PRIMUS_PRINT_LAYER_BREAKDOWN", _QUIET, "Prints times by layer.", "the answer holds them anyway"),
+    _no_effect("DEBUG_SIMULATOR", _QUIET, "Prints steps of Primus's simulator.", "there is no such simulator here"),
+    _benchmark("PRIMUS_BENCH_WARMUP_ITERS", "Warm-up iterations."),
+    _benchmark("PRIMUS_BENCH_NUM_ITERATIONS", "Timed iterations."),
+    _benchmark("PRIMUS_BENCH_AGGREGATE", "Median or mean."),
+    _benchmark("PRIMUS_BENCH_INSITU_DEPTH", "Layers chained for a timing."),
+    _benchmark("PRIMUS_BENCH_MOE_KERNEL_PAD", "Round-robin routing."),
+    _benchmark("PRIMUS_BENCH_MOE_LAYER_WHOLE", "Times MoE layers whole."),
+    _benchmark("PRIMUS_BENCH_SKIP_TP_AR", "Skips tensor-parallel all-reduces."),
+    _benchmark("PRIMUS_BENCH_SKIP_OPTIMIZER", "Skips the optimizer step."),
+)
+
+_FILE_VARIABLES = (
+    "PRIMUS_TEAM",
+    "PRIMUS_USER",
+    "PRIMUS_EXP_NAME",
+    "PRIMUS_WORKSPACE",
+    "PRIMUS_MODEL",
+    "PRIMUS_TP",
+    "PRIMUS_PP",
+    "PRIMUS_EP",
+    "PRIMUS_VPP",
+    "PRIMUS_SEQ_LENGTH",
+    "PRIMUS_MAX_POSITION_EMBEDDINGS",
+    "PRIMUS_GLOBAL_BATCH_SIZE",
+    "PRIMUS_NUM_LAYERS",
+    "PRIMUS_MOE_LAYER_FREQ",
+    "PRIMUS_TOKENIZED_DATA_PATH",
+)  # fmt: skip - a list of names
+
+VARIABLES: tuple[Row, ...] = (
+    *_TOPOLOGY_ROWS,
+    *_SIMULATION_ROWS,
+    *_KNOB_ROWS,
+    *_QUIET_ROWS,
+    *map(_in_files, _FILE_VARIABLES),
+)  # fmt: skip - a list of names
+"""Environment variables, in the order of the reference."""

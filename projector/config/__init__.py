@@ -1,0 +1,26 @@
+"""Readers of people's training configurations: text or file in, `LoadedConfiguration` out.
+
+Where the parts are: `reading` recognises the dialect; `primus` holds the reader of Primus experiment files;
+`safe_yaml`, `variables`, `expressions`, `files` and `overrides` are what every reader shares to take in untrusted text;
+`tree` keeps the source of each value; `values` is what a reader hands on.
+"""
+
+from projector.config.overrides import Override, overrides_from_pairs, parse_override, parse_overrides
+from projector.config.reading import FORMATS, detect, read, read_file
+from projector.provenance import Assumption, ConfigValue, LoadedConfiguration, Source, Unmodelled
+
+__all__ = [
+    "FORMATS",
+    "Assumption",
+    "ConfigValue",
+    "LoadedConfiguration",
+    "Override",
+    "Source",
+    "Unmodelled",
+    "detect",
+    "overrides_from_pairs",
+    "parse_override",
+    "parse_overrides",
+    "read",
+    "read_file",
+]

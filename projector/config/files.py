@@ -1,0 +1,69 @@
+"""Reading files below one folder and nowhere else.
+
+Configuration files name other files (`extends`, presets). `Files` resolves such names, symbolic links included, and
+refuses whatever leaves its root, is not a regular file, or is larger than `MAXIMUM_BYTES`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from projector.errors import ConfigurationError, ConfigurationTooLarge
+
+MAXIMUM_BYTES = 5 * 1024 * 1024
+"""Largest configuration file that is read: 5 MiB; the largest public recipe has 12 KiB."""
+
+
+def check_size(size_bytes: int, *, name: str) -> None:
+    """Raise `ConfigurationTooLarge` when a file or text has more than `MAXIMUM_BYTES`."""
+    if size_bytes > MAXIMUM_BYTES:
+        message = f"larger than {MAXIMUM_BYTES // 1024**2} MiB"
+        expected = "a configuration file; the largest public recipe has 12 KiB"
+        raise ConfigurationTooLarge(message, place=name, expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The regular files below `root`."""
+
+    root: Path
+    """The folder that nothing read through this object lies outside of."""
+
+    def locate(self, name: str, *, beside: Path | None = None, place: str) -> Path:
+        """The file that a name means, relative to the file `beside` or to the root.
+
+        `place` says where the name stands. Raises `ConfigurationError` when it leads outside the root or is no file.
+        """
+        path = self.inside(name, beside=beside, place=place)
+        if not path.is_file():
+            base = self.label(beside.parent if beside is not None else self.root.resolve())
+            raise ConfigurationError(f"there is no file {name!r} in {base}", place=place)
+        return path
+
+    def inside(self, name: str, *, beside: Path | None = None, place: str) -> Path:
+        """The path that a name means, whether or not it exists; raises `ConfigurationError` when outside the root."""
+        root = self.root.resolve()
+        base = beside.parent if beside is not None else root
+        if "\0" in name:
+            raise ConfigurationError(f"{name!r} is not a file name", place=place)
+        path = (base / name).resolve()
+        if not path.is_relative_to(root):
+            message = f"{name!r} leads outside {self.label(root)}"
+            raise ConfigurationError(message, place=place, expected="name a file inside that folder")
+        return path
+
+    def read(self, path: Path) -> bytes:
+        """The bytes of a located file; raises `ConfigurationTooLarge` beyond `MAXIMUM_BYTES`."""
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAXIMUM_BYTES + 1)
+        except OSError as error:
+            raise ConfigurationError(f"cannot be read: {error.strerror}", place=self.label(path)) from error
+        check_size(len(data), name=self.label(path))
+        return data
+
+    def label(self, path: Path) -> str:
+        """The path relative to the root, for messages and provenance; the root's own name for the root."""
+        root = self.root.resolve()
+        if path == root:
+            return f"the folder {root.name!r}"
+        return str(PurePosixPath(path.relative_to(root))) if path.is_relative_to(root) else path.name

@@ -1,0 +1,1 @@
+"""Reader of AMD Primus experiment files (framework `megatron`)."""

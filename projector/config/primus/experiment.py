@@ -1,0 +1,170 @@
+"""Resolving a Primus experiment file into the flat values of its trainer module.
+
+Order of AMD-AGI/Primus fd1eeabb (primus/core/config): the file with its `extends`; the module preset; keys of the model
+preset that the module preset lacks; other keys of the module that the presets lack; the module's `overrides` on top;
+overrides from outside last. A text `null` at the top level of the module becomes null.
+
+What differs from Primus on purpose is listed in docs/primus-loader.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from projector.config.nearest import nearest
+from projector.config.overrides import Override
+from projector.config.primus.facts import framework_facts
+from projector.config.primus.presets import Presets, file_name
+from projector.config.tree import Tree, build, flatten, merge, rekey, subtree
+from projector.errors import ConfigurationError, NotAvailable
+from projector.provenance import ConfigValue, Source
+
+REQUIRED = ("work_group", "user_name", "exp_name", "workspace")
+"""Keys without which Primus refuses an experiment file."""
+FRAMEWORKS_ELSEWHERE = {
+    "torchtitan": "TorchTitan",
+    "maxtext": "MaxText",
+    "megatron_bridge": "Megatron-Bridge",
+    "nemo_automodel": "NeMo AutoModel",
+    "hummingbirdxt": "HummingbirdXT",
+    "torchrec_dlrm": "the DLRM recommender",
+    "torchrec": "the DLRM recommender",
+    "dlrm": "the DLRM recommender",
+    "dlrm_v4": "the DLRM recommender",
+}
+"""Frameworks of Primus that the project knows and does not read yet."""
+
+_NOT_VALUES = {"framework", "config", "model", "overrides"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Module:
+    """A trainer module with all its values."""
+
+    name: str
+    """Such as `pre_trainer`."""
+    config: str | None
+    """Module preset as the file names it; None for a module that is already flat."""
+    model: str | None
+    """Model preset as the file names it."""
+    values: dict[str, ConfigValue]
+    """Effective values by dotted key."""
+    others: tuple[str, ...] = ()
+    """Keys of the experiment file outside this module, other modules included."""
+
+
+def is_experiment(tree: Tree) -> bool:
+    """Whether a file looks like a Primus experiment: it has `modules`, and one of them names a framework."""
+    modules = subtree(tree, "modules") or {}
+    return any(isinstance(module, dict) and "framework" in module for module in modules.values())
+
+
+def resolve(tree: Tree, *, name: str, presets: Presets, overrides: Sequence[Override] = ()) -> Module:
+    """Resolve the trainer module of an experiment file.
+
+    Raises `ConfigurationError` for what is missing, malformed or unknown, `PresetUnknown` for presets, `NotAvailable`
+    for frameworks that are not read yet.
+    """
+    for key in REQUIRED:
+        if key not in tree:
+            expected = "Primus requires it; any text will do"
+            raise ConfigurationError("is missing", place=f"{name}: {key}", expected=expected)
+    modules = subtree(tree, "modules")
+    if not modules:
+        raise ConfigurationError("is missing or empty", place=f"{name}: modules", expected="a mapping with pre_trainer")
+    for module_name, module in modules.items():
+        if "trainer" not in module_name:
+            expected = "names that contain `trainer`, such as pre_trainer"
+            raise ConfigurationError(f"{module_name!r} is no trainer", place=f"{name}: modules", expected=expected)
+        if not isinstance(module, dict):
+            raise ConfigurationError("is not a mapping", place=f"{name}: modules.{module_name}")
+    chosen = "pre_trainer" if "pre_trainer" in modules else next(iter(modules))
+    others = [f"modules.{other}" for other in modules if other != chosen]
+    others += [key for key in tree if key not in {*REQUIRED, "modules"}]
+    module = modules[chosen]
+    assert isinstance(module, dict)  # noqa: S101 - checked above; for the type checker
+    place = f"{name}: modules.{chosen}"
+    config, model, below = _below(module, place=place, presets=presets)
+    stated = subtree(module, "overrides")
+    if stated is None:
+        raise ConfigurationError("is not a mapping", place=f"{place}.overrides")
+    merged = _nulls(merge(below, rekey(stated)))
+    _refuse_diffusion(model, merged, place)
+    values = flatten(_override(merged, overrides))
+    return Module(name=chosen, config=config, model=model, values=values, others=tuple(others))
+
+
+def _below(module: Tree, *, place: str, presets: Presets) -> tuple[str | None, str | None, Tree]:
+    """Names of the module and model preset, and what lies below the module's `overrides`."""
+    framework = _text(module, "framework", place)
+    if framework is None:
+        raise ConfigurationError("is missing", place=f"{place}.framework", expected="megatron")
+    if framework in FRAMEWORKS_ELSEWHERE:
+        message = f"recipes of {FRAMEWORKS_ELSEWHERE[framework]} ({framework}) are not available yet"
+        raise NotAvailable(message, place=f"{place}.framework", expected="framework: megatron")
+    if framework != "megatron":
+        expected = nearest(framework, ["megatron", *FRAMEWORKS_ELSEWHERE])
+        message = f"{framework!r} is not a framework of Primus"
+        raise ConfigurationError(message, place=f"{place}.framework", expected=expected)
+    config, model = _text(module, "config", place), _text(module, "model", place)
+    if config is not None and model is None:
+        expected = "a model preset, such as llama3.1_70B.yaml"
+        raise ConfigurationError("is missing", place=f"{place}.model", expected=expected)
+    own = rekey({key: value for key, value in module.items() if key not in _NOT_VALUES})
+    if config is None or model is None:
+        return config, model, own
+    return config, model, {**own, **_presets(framework, config, model, place, presets)}
+
+
+def _presets(framework: str, config: str, model: str, place: str, presets: Presets) -> Tree:
+    """The module preset, and the model preset's keys where the module preset has none."""
+    _refuse_diffusion(model, {}, place)
+    module_values = presets.module(framework, config, place=f"{place}.config")
+    model_values = presets.model(framework, model, place=f"{place}.model")
+    stem = Path(file_name(model)).stem
+    named: Tree = {
+        "model": ConfigValue(key="model", value=stem, source=Source.EXPERIMENT, file=place.partition(":")[0])
+    }
+    return {**named, **{key: value for key, value in model_values.items() if key != "name"}, **module_values}
+
+
+def _refuse_diffusion(model: str | None, values: Tree, place: str) -> None:
+    kind = values.get("model_type")
+    if (model or "").startswith("diffusion/") or (isinstance(kind, ConfigValue) and kind.value == "diffusion_model"):
+        raise NotAvailable(f"diffusion models ({model}) are not available yet", place=f"{place}.model")
+
+
+def _text(module: Tree, key: str, place: str) -> str | None:
+    stated = module.get(key)
+    if stated is None:
+        return None
+    value = stated.value if isinstance(stated, ConfigValue) else stated
+    if value is not None and not isinstance(value, str):
+        raise ConfigurationError(f"{value!r} is not a text", place=f"{place}.{key}", expected="a name")
+    return value or None
+
+
+def _nulls(tree: Tree) -> Tree:
+    """`null` as text, left over from `${VAR:null}` or typed as an override, is null at the top level."""
+    return {
+        key: replace(value, value=None) if isinstance(value, ConfigValue) and value.value == "null" else value
+        for key, value in tree.items()
+    }
+
+
+def _override(tree: Tree, overrides: Sequence[Override]) -> Tree:
+    for override in overrides:
+        value = ConfigValue(key=override.key, value=override.value, source=Source.OVERRIDE)
+        known = {*flatten(tree), *tree, *framework_facts().known}
+        if override.key not in known:
+            message = f"{override.key!r} is not a value of this configuration"
+            raise ConfigurationError(message, place="override", expected=nearest(override.key, known))
+        patch: Tree | ConfigValue = value
+        if isinstance(override.value, dict):
+            prefix = f"{override.key}."
+            patch = build(override.value, source=Source.OVERRIDE, file="override", variables={}, prefix=prefix)
+        for part in reversed(override.key.split(".")):
+            patch = {part: patch}
+        assert isinstance(patch, dict)  # noqa: S101 - a name has at least one part; for the type checker
+        tree = merge(tree, patch)
+    return _nulls(tree)

@@ -1,0 +1,195 @@
+"""Parallel layout, recomputation and pipeline schedule from Megatron-LM's and Primus's arguments."""
+
+from projector.config.primus.keys import Keys
+from projector.config.primus.notes import Notes
+from projector.errors import ConfigurationError, LayoutImpossible
+from projector.job import Parallelism, Recompute, RecomputeGranularity, RecomputeMethod, Schedule, Sharding
+
+_STRATEGIES = {
+    "no_shard": Sharding.NONE,
+    "optim": Sharding.OPTIMIZER,
+    "optim_grads": Sharding.GRADIENTS,
+    "optim_grads_params": Sharding.PARAMETERS,
+}
+"""`data_parallel_sharding_strategy` of Megatron-FSDP."""
+_CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "a2a", "a2a+p2p": "a2a+p2p"}
+_PRIMUS_PIPELINE: dict[str, Schedule | None] = {
+    "1f1b": Schedule.ONE_F_ONE_B,
+    "1f1b-interleaved": None,
+    "zero-bubble": Schedule.ZERO_BUBBLE,
+    "zero-bubble-heuristic": Schedule.ZERO_BUBBLE_HEURISTIC,
+    "zbv-formatted": Schedule.ZBV_FORMATTED,
+    "v-half": Schedule.ZBV_GREEDY_HALF,
+    "v-min": Schedule.ZBV_GREEDY_MIN,
+}
+"""`pp_algorithm` of Primus's own pipeline (primus/configs/modules/megatron/primus_pipeline.yaml)."""
+_ZERO_BUBBLE_V = {
+    "half": Schedule.ZBV_GREEDY_HALF,
+    "min": Schedule.ZBV_GREEDY_MIN,
+    "zb": Schedule.ZBV_FORMATTED,
+}
+"""`zero_bubble_v_schedule_mem_setup` of the zero-bubble patch."""
+
+
+def parallelism(keys: Keys, notes: Notes, *, layers: int) -> Parallelism:
+    """The layout as stated; raises `LayoutImpossible` when spellings of virtual stages contradict one another."""
+    pipeline = keys.integer("pipeline_model_parallel_size", 1, minimum=1)
+    return Parallelism(
+        tensor=keys.integer("tensor_model_parallel_size", 1, minimum=1),
+        pipeline=pipeline,
+        virtual_pipeline=_virtual_pipeline(keys, notes, layers=layers, pipeline=pipeline),
+        expert=keys.integer("expert_model_parallel_size", 1, minimum=1),
+        expert_tensor=keys.integer("expert_tensor_parallel_size", minimum=1),
+        context=keys.integer("context_parallel_size", 1, minimum=1),
+        sequence_parallel=keys.boolean("sequence_parallel"),
+        first_stage_layers=keys.integer("decoder_first_pipeline_num_layers", minimum=1) if pipeline > 1 else None,
+        last_stage_layers=keys.integer("decoder_last_pipeline_num_layers", minimum=1) if pipeline > 1 else None,
+        pipeline_layout=_layout(keys, notes, pipeline=pipeline),
+        embedding_counts_as_layer=keys.boolean("account_for_embedding_in_pipeline_split"),
+        loss_counts_as_layer=keys.boolean("account_for_loss_in_pipeline_split"),
+        sharding=_sharding(keys),
+        context_communication=_context_communication(keys, notes),
+    )
+
+
+def _layout(keys: Keys, notes: Notes, *, pipeline: int) -> str | None:
+    key = "pipeline_model_parallel_layout"
+    value = keys.raw(key)
+    if isinstance(value, list):
+        # Megatron-LM also takes a list of stages, each a list of layer names or their symbols.
+        symbols = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
+        stages = [stage if isinstance(stage, list) else [stage] for stage in value]
+        value = "|".join("".join(symbols.get(str(item), str(item)) for item in stage) for stage in stages)
+    elif value is not None and not isinstance(value, str):
+        keys.wrong(key, "a layout string, such as Et*3|(tt|)*28,m|L")
+    if value is not None and pipeline == 1:
+        notes.assume(f"{key} has no effect", "pipeline_model_parallel_size is 1")
+        return None
+    return value or None
+
+
+def _virtual_pipeline(keys: Keys, notes: Notes, *, layers: int, pipeline: int) -> int:
+    """Model chunks per stage, from any of its three spellings; a layout string speaks for itself."""
+    chunks: dict[str, int] = {}
+    for key in ("virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"):
+        value = keys.integer(key, minimum=1)
+        if value is not None:
+            chunks[key] = value
+    key = "num_layers_per_virtual_pipeline_stage"
+    size = keys.integer(key, minimum=1)
+    if size is not None and pipeline > 1:
+        if layers % (pipeline * size):
+            message = f"{layers} layers are not a multiple of {pipeline} stages x {size} layers"
+            raise LayoutImpossible(message, place=keys.place(key))
+        chunks[key] = layers // (pipeline * size)
+    if pipeline == 1:
+        if any(value > 1 for value in chunks.values()):
+            notes.assume("one model chunk per stage", f"{' and '.join(chunks)} without pipeline parallelism")
+        return 1
+    if len(set(chunks.values())) > 1:
+        stated = ", ".join(f"{key} gives {value}" for key, value in chunks.items())
+        message = f"model chunks per stage contradict one another: {stated}"
+        raise LayoutImpossible(message, place=keys.place(min(chunks)))
+    return next(iter(chunks.values()), 1)
+
+
+def _sharding(keys: Keys) -> Sharding:
+    strategy = _STRATEGIES[keys.choice("data_parallel_sharding_strategy", "no_shard", _STRATEGIES)]
+    distributed = keys.boolean("use_distributed_optimizer")
+    megatron_fsdp = keys.boolean("use_megatron_fsdp") | keys.boolean("use_custom_fsdp")
+    if keys.boolean("use_torch_fsdp2"):
+        return Sharding.PARAMETERS
+    if megatron_fsdp:
+        return strategy
+    return Sharding.OPTIMIZER if distributed else Sharding.NONE
+
+
+def _context_communication(keys: Keys, notes: Notes) -> str:
+    key = "cp_comm_type"
+    value = keys.raw(key)
+    if isinstance(value, list) and value:
+        if len({str(item) for item in value}) > 1:
+            notes.not_modelled(
+                "context communication that differs by layer",
+                where=keys.place(key),
+                effect="the first layer's kind is used for all",
+                decides=False,
+            )
+        value = value[0]
+    if value is None:
+        return "p2p"
+    if value not in _CONTEXT:
+        expected = f"one of {', '.join(_CONTEXT)}"
+        raise ConfigurationError(f"{value!r} is not known", place=keys.place(key), expected=expected)
+    return _CONTEXT[str(value)]
+
+
+def recompute(keys: Keys, notes: Notes, *, layers: int) -> Recompute:
+    """What backward computes again.
+
+    `recompute_num_layers: 0` recomputes nothing, whatever the granularity says; selective granularity takes the
+    attention core unless `recompute_modules` names others (megatron/core/transformer/transformer_config.py).
+    """
+    default = "selective" if keys.boolean("recompute_activations") else "none"
+    granularity = keys.choice("recompute_granularity", default, ("none", "full", "selective"))
+    method = keys.choice("recompute_method", "none", ("none", "uniform", "block"))
+    count = keys.integer("recompute_num_layers")
+    ids = keys.integers("recompute_layer_ids")
+    modules = keys.texts("recompute_modules")
+    if keys.boolean("moe_layer_recompute"):
+        granularity = "selective" if granularity == "none" else granularity
+        modules = [*(modules or []), "moe"]
+    if granularity == "none":
+        return Recompute()
+    if granularity == "selective":
+        return Recompute(granularity=RecomputeGranularity.SELECTIVE, modules=tuple(modules or ("core_attn",)))
+    if ids is not None:
+        return _recompute_ids(keys, notes, ids, layers=layers + keys.integer("mtp_num_layers", 0))
+    if count is None and method == "none":
+        expected = "recompute_method and recompute_num_layers, or recompute_layer_ids"
+        message = "full recomputation of no stated layers"
+        raise ConfigurationError(message, place=keys.place("recompute_granularity"), expected=expected)
+    if count == 0 or (count is None and method == "block"):
+        return Recompute()
+    return Recompute(
+        granularity=RecomputeGranularity.FULL,
+        method=None if method == "none" else RecomputeMethod(method),
+        layers=1 if count is None else count,
+    )
+
+
+def _recompute_ids(keys: Keys, notes: Notes, ids: list[int], *, layers: int) -> Recompute:
+    inside = tuple(sorted({index for index in ids if 0 <= index < layers}))
+    if len(inside) < len(set(ids)):
+        notes.assume(
+            f"{len(inside)} of {len(set(ids))} recompute_layer_ids",
+            f"{keys.place('recompute_layer_ids')} names layers that a model of {layers} layers does not have",
+        )
+    if not inside:
+        return Recompute()
+    return Recompute(granularity=RecomputeGranularity.FULL, layer_ids=inside)
+
+
+def schedule(keys: Keys, notes: Notes, *, pipeline: int) -> Schedule | None:
+    """The schedule that the run really uses; None when the layout decides (1F1B, interleaved with chunks).
+
+    `enable_zero_bubble` is true in every Primus preset and means nothing unless `patch_zero_bubble` puts the
+    zero-bubble runtime in place; `pp_algorithm` likewise needs `patch_primus_pipeline`.
+    """
+    primus = keys.boolean("patch_primus_pipeline")
+    algorithm = keys.choice("pp_algorithm", "1f1b-interleaved", _PRIMUS_PIPELINE)
+    patched, enabled = keys.boolean("patch_zero_bubble"), keys.boolean("enable_zero_bubble")
+    forward_v = keys.boolean("enable_1f1b_v")
+    shaped = keys.boolean("zero_bubble_v_schedule")
+    setup = keys.choice("zero_bubble_v_schedule_mem_setup", "half", _ZERO_BUBBLE_V)
+    if patched and forward_v:
+        notes.not_modelled(
+            "the 1F1B-V schedule", where=keys.place("enable_1f1b_v"), effect="another schedule is used", decides=True
+        )
+    if pipeline == 1:
+        return None
+    if primus:
+        return _PRIMUS_PIPELINE[algorithm]
+    if patched and enabled:
+        return _ZERO_BUBBLE_V[setup] if shaped else Schedule.ZERO_BUBBLE
+    return None

@@ -1,0 +1,92 @@
+"""Where module and model presets come from: a Primus tree on disk, or the project's own catalog."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from projector.config.files import Files
+from projector.config.nearest import nearest
+from projector.config.primus.catalog_model import preset_values
+from projector.config.primus.extends import Extender
+from projector.config.primus.facts import FILE, framework_facts
+from projector.config.tree import Tree, build
+from projector.errors import ConfigurationError, PresetUnknown
+from projector.provenance import Source
+
+_CONFIGS = Path("primus") / "configs"
+_SUFFIXES = (".yaml", ".yml")
+
+
+class Presets(Protocol):
+    """Values that an experiment file refers to by name."""
+
+    def module(self, framework: str, name: str, *, place: str) -> Tree:
+        """The module preset called `name`; raises `PresetUnknown`."""
+
+    def model(self, framework: str, name: str, *, place: str) -> Tree:
+        """The model preset called `name`; raises `PresetUnknown`."""
+
+
+def file_name(name: str) -> str:
+    """The preset's file: `.yaml` is added to a name without a YAML suffix."""
+    return name if name.endswith(_SUFFIXES) else f"{name}.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class TreePresets:
+    """Presets of a Primus checkout, below `primus/configs`."""
+
+    root: Path
+    """The checkout's folder."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Values for `${VAR}` in the presets."""
+
+    def module(self, framework: str, name: str, *, place: str) -> Tree:
+        """Read `primus/configs/modules/<framework>/<name>`."""
+        return self._read("modules", framework, name, Source.MODULE_PRESET, place)
+
+    def model(self, framework: str, name: str, *, place: str) -> Tree:
+        """Read `primus/configs/models/<framework>/<name>`."""
+        return self._read("models", framework, name, Source.MODEL_PRESET, place)
+
+    def _read(self, kind: str, framework: str, name: str, source: Source, place: str) -> Tree:
+        configs = self.root / _CONFIGS
+        if not configs.is_dir():
+            expected = "the folder of a Primus checkout"
+            raise ConfigurationError(f"{self.root.name!r} has no {_CONFIGS}", place="primus root", expected=expected)
+        files = Files(configs)
+        path = files.inside(str(Path(kind, framework, file_name(name))), place=place)
+        if not path.is_file():
+            known = [preset.stem for preset in (configs / kind / framework).glob("*.yaml")]
+            message = f"there is no {kind.removesuffix('s')} preset {name!r} for {framework} in the Primus tree"
+            raise PresetUnknown(message, place=place, expected=nearest(name, known))
+        return Extender(files=files, source=source, variables=self.variables).file(path)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogPresets:
+    """What the project knows itself: the values of each preset that decide memory or time."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Values for `${VAR}` in the presets."""
+
+    def module(self, framework: str, name: str, *, place: str) -> Tree:
+        """Deciding defaults of a module preset."""
+        modules = framework_facts().modules
+        stem = file_name(name).rsplit(".", 1)[0]
+        if framework != "megatron" or stem not in modules:
+            message = f"the catalog has no module preset {name!r} for {framework}"
+            expected = f"{nearest(stem, modules)}, or a Primus tree that has it (--primus-root)"
+            raise PresetUnknown(message, place=place, expected=expected)
+        return self._tree(modules[stem])
+
+    def model(self, framework: str, name: str, *, place: str) -> Tree:
+        """Deciding values of a model preset, from the model catalog."""
+        values = preset_values(file_name(name).rsplit(".", 1)[0], place=place) if framework == "megatron" else None
+        if values is None:
+            raise PresetUnknown(f"the catalog has no models for {framework}", place=place)
+        return self._tree(values)
+
+    def _tree(self, values: Mapping[str, object]) -> Tree:
+        return build(values, source=Source.CATALOG, file=f"catalog/{FILE.as_posix()}", variables=self.variables)

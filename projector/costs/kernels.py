@@ -1,0 +1,80 @@
+"""Attention kernels, element-wise work and the optimizer step."""
+
+from collections.abc import Callable, Iterator
+
+from projector.catalog import Device
+from projector.costs.figures import KERNEL_GAP_SECONDS, TERA, figure, training_factor
+from projector.operations import AttentionKernel, ElementWise, Gemm
+
+_QUERY_TILE = 128
+"""Queries of one workgroup (FlashAttention-2, arXiv 2307.08691, section 3.3)."""
+_HALF_FULL_WORKGROUPS = 0.5
+"""Workgroups per compute unit at which attention reaches half its rate: w / (w + 0.5) follows the waves of a kernel
+whose tail overlaps with the next one's head."""
+_REFERENCE_HEAD = 128
+"""Head width at which the catalog's attention rates were measured."""
+_HEAD_EXPONENT = 0.5
+"""Narrow heads do less arithmetic per softmax: FlashAttention-2 forward reaches 329 TFLOP/s at width 64 on MI300X
+(Azure/AI-benchmarking-guide) against about 530 at 128."""
+_NORM_AND_CLIP_BYTES = 12
+_ADAM_BYTES = 28
+_COPY_BYTES = 6
+"""Bytes per parameter of a shard that an optimizer step moves in fp32: gradient norm and clipping; Adam reads weight,
+gradient and two moments and writes three of them; the 16-bit copy is written from the 32-bit one."""
+_ZERO_BYTES_PER_GRADIENT_BYTE = 1
+_PRESCALE_BYTES_PER_GRADIENT_BYTE = 2
+
+
+def attention_seconds(work: AttentionKernel, device: Device, dense: Callable[[Gemm], float]) -> float:
+    """Seconds of one attention kernel; `dense` costs the matrix products of unfused attention."""
+    if not work.flash:
+        return sum(dense(product) for product in _unfused_products(work))
+    name = "attention_backward_tflops" if work.backward else "attention_forward_tflops"
+    rate = figure(device, name) * TERA * training_factor(device)
+    if work.query_key_dim != work.value_dim:
+        if work.backward and device.latent_attention_backward_tflops is not None:
+            rate = device.latent_attention_backward_tflops * TERA * training_factor(device)
+        else:
+            rate *= 1.0 if device.latent_attention_factor is None else device.latent_attention_factor
+    elif work.value_dim < _REFERENCE_HEAD:
+        rate *= (work.value_dim / _REFERENCE_HEAD) ** _HEAD_EXPONENT
+    workgroups = work.batch * work.heads * max(1.0, work.query_length / _QUERY_TILE) / (device.compute_units or 1)
+    return work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + KERNEL_GAP_SECONDS
+
+
+def _unfused_products(work: AttentionKernel) -> Iterator[Gemm]:
+    """Batched products over the full square; layers state the softmax between them as element-wise work."""
+    queries, keys, batch = work.query_length, work.key_length, work.batch * work.heads
+    if not work.backward:
+        yield Gemm(m=queries, n=keys, k=work.query_key_dim, batch=batch)
+        yield Gemm(m=queries, n=work.value_dim, k=keys, batch=batch)
+        return
+    yield Gemm(m=queries, n=keys, k=work.value_dim, batch=batch)
+    yield Gemm(m=keys, n=work.value_dim, k=queries, batch=batch)
+    yield Gemm(m=queries, n=work.query_key_dim, k=keys, batch=batch)
+    yield Gemm(m=keys, n=work.query_key_dim, k=queries, batch=batch)
+
+
+def elementwise_seconds(work: ElementWise, device: Device) -> float:
+    """Bytes over what large kernels achieve, plus the gaps between kernels.
+
+    Casts to low precision count like any other: the slower rates of published tables hold for inference kernels that
+    scale per token.
+    """
+    moved = work.bytes_read + work.bytes_written
+    return moved / figure(device, "elementwise_bytes_per_second") + work.kernels * KERNEL_GAP_SECONDS
+
+
+def optimizer_step_seconds(shard_elements: float, state_bytes: float, device: Device) -> float:
+    """Update of the parameters that this device owns: `state_bytes` per parameter of master weight and moments.
+
+    12 bytes (fp32 master, two fp32 moments) are Adam's full traffic; leaner states move proportionally less.
+    """
+    traffic = _NORM_AND_CLIP_BYTES + _ADAM_BYTES * state_bytes / 12 + _COPY_BYTES
+    return shard_elements * traffic / figure(device, "elementwise_bytes_per_second")
+
+
+def gradient_buffer_seconds(elements: float, gradient_bytes: int, device: Device) -> float:
+    """Zeroing the main gradients of this device before the step and scaling them before they are reduced."""
+    passes = _ZERO_BYTES_PER_GRADIENT_BYTE + _PRESCALE_BYTES_PER_GRADIENT_BYTE
+    return elements * gradient_bytes * passes / figure(device, "elementwise_bytes_per_second")

@@ -1,0 +1,205 @@
+"""The published shape of an answer: `projector both --output json`, and what the operator stores in full.
+
+`projection.schema.json` beside this file is the contract. Ratios are 0-1, times milliseconds, sizes bytes; the half
+that was not asked for is null.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeAlias
+
+from projector.projection import (
+    SCHEMA_VERSION,
+    MemoryLevel,
+    MemoryProjection,
+    ParameterCounts,
+    PerformanceProjection,
+    Projection,
+    StageMemory,
+)
+
+Document: TypeAlias = dict[str, Any]
+"""A JSON object."""
+
+_MS = 1e3
+"""Milliseconds of a second."""
+
+
+def document(projection: Projection) -> Document:
+    """The answer as JSON values."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "job": _job(projection),
+        "target": _target(projection),
+        "memory": None if projection.memory is None else _memory(projection.memory),
+        "performance": None if projection.performance is None else _performance(projection.performance),
+        "parameters": _parameters(projection.parameters),
+        "benchmark": None,
+        "unmodelled": [
+            {"what": each.what, "where": each.where, "effect": each.effect, "decides": each.decides}
+            for each in projection.unmodelled
+        ],
+        "suggestions": [
+            {
+                "change": each.change,
+                "memory_bytes": each.memory_bytes,
+                "iteration_time_ms": None if each.iteration_seconds is None else each.iteration_seconds * _MS,
+                "verdict": str(each.verdict),
+            }
+            for each in projection.suggestions
+        ],
+    }
+
+
+def _job(projection: Projection) -> Document:
+    return {
+        "model": projection.model,
+        "values": [
+            {"key": each.key, "value": _json(each.value), "source": str(each.source), "file": each.file}
+            for each in projection.values
+        ],
+        "ignored": list(projection.ignored),
+        "assumed": [{"what": each.what, "why": each.why} for each in projection.assumed],
+    }
+
+
+def _target(projection: Projection) -> Document:
+    target, layout = projection.target, projection.layout
+    return {
+        "nodes": target.nodes,
+        "devices_per_node": target.devices_per_node,
+        "devices": target.devices,
+        "device": target.device,
+        "scaling": str(target.scaling),
+        "layout": {
+            "tensor": layout.tensor,
+            "pipeline": layout.pipeline,
+            "virtual_pipeline": layout.virtual_pipeline,
+            "expert": layout.expert,
+            "expert_tensor": layout.expert_tensor,
+            "context": layout.context,
+            "data": layout.data,
+            "sequence_parallel": layout.sequence_parallel,
+            "shard": layout.shard,
+        },
+        "batch": {
+            "micro_batch": projection.micro_batch,
+            "global_batch": projection.global_batch,
+            "micro_batches": projection.micro_batches,
+            "sequence_length": projection.sequence_length,
+        },
+    }
+
+
+def _memory(memory: MemoryProjection) -> Document:
+    return {
+        "verdict": str(memory.verdict),
+        "confidence": str(memory.confidence),
+        "worst_stage": memory.worst.stage,
+        "device_capacity_bytes": memory.device_capacity_bytes,
+        "stages": [_stage(stage) for stage in memory.stages],
+    }
+
+
+def _stage(stage: StageMemory) -> Document:
+    return {
+        "stage": stage.stage,
+        "layers": list(stage.layers),
+        "parameters": stage.parameters,
+        "persistent_bytes": stage.level_bytes(MemoryLevel.PERSISTENT),
+        "peak_allocated_bytes": stage.level_bytes(MemoryLevel.ALLOCATED),
+        "peak_reserved_bytes": stage.level_bytes(MemoryLevel.RESERVED),
+        "device_bytes": stage.device_bytes,
+        "device_bytes_lower": stage.device_bytes_lower,
+        "device_bytes_upper": stage.device_bytes_upper,
+        "peak_cause": stage.peak_cause,
+        "components": [
+            {"name": part.name, "level": str(part.level), "bytes": part.size_bytes} for part in stage.components
+        ],
+    }
+
+
+def _performance(performance: PerformanceProjection) -> Document:
+    return {
+        "iteration_time_ms": performance.iteration_seconds * _MS,
+        "tokens_per_second_per_device": performance.tokens_per_second_per_device,
+        "tflops_per_device": performance.tflops_per_device,
+        "mfu": performance.mfu,
+        "mfu_base_tflops": performance.mfu_base_tflops,
+        "bubble_ratio": performance.bubble_ratio,
+        "waterfall": [{"name": step.name, "ms": step.seconds * _MS} for step in performance.waterfall],
+        "communication": [
+            {
+                "group": each.group,
+                "collective": each.collective,
+                "bytes": each.message_bytes,
+                "ms": each.seconds * _MS,
+                "exposed_ms": each.exposed_seconds * _MS,
+            }
+            for each in performance.communication
+        ],
+        "schedule": {
+            "name": performance.schedule.name,
+            "stages": [
+                {
+                    "stage": each.stage,
+                    "busy_ms": each.busy_seconds * _MS,
+                    "bubble_ms": each.bubble_seconds * _MS,
+                    "peak_in_flight": each.peak_in_flight,
+                }
+                for each in performance.schedule.stages
+            ],
+        },
+        "compared_schedules": [
+            {
+                "name": each.name,
+                "iteration_time_ms": each.iteration_seconds * _MS,
+                "bubble_ratio": each.bubble_ratio,
+                "peak_allocated_bytes": each.peak_allocated_bytes,
+            }
+            for each in performance.compared_schedules
+        ],
+        "layers": [
+            {
+                "name": each.name,
+                "count": each.count,
+                "forward_ms": each.forward_seconds * _MS,
+                "backward_ms": each.backward_seconds * _MS,
+            }
+            for each in performance.layer_times
+        ],
+    }
+
+
+def _parameters(counts: ParameterCounts) -> Document:
+    return {
+        "total": counts.total,
+        "vocabulary_padding": counts.vocabulary_padding,
+        "multi_token_prediction": counts.multi_token_prediction,
+        "active": counts.active,
+        "per_device_max": counts.per_device_max,
+        "components": [
+            {
+                "name": each.name,
+                "parameters": each.parameters,
+                "per_device_max": each.parameters_per_device_max,
+                "activation_bytes": each.activation_bytes,
+            }
+            for each in counts.components
+        ],
+    }
+
+
+def _json(value: object) -> Any:  # noqa: ANN401 - JSON is recursive and untyped
+    """A configuration value as JSON holds it: YAML's dates, non-finite numbers and other strangers become text."""
+    if isinstance(value, Enum):
+        return _json(value.value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json(item) for item in value]
+    return str(value)

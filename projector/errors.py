@@ -1,0 +1,91 @@
+"""Everything that can be wrong with what a person handed in, as exceptions that carry their own explanation.
+
+The hierarchy::
+
+    ProjectorError
+    +-- InputError                  the person can mend it; the command exits with 2, a request is not accepted
+    |   +-- ConfigurationError      a file or value is malformed, missing, of the wrong type or unknown
+    |   |   +-- PresetUnknown       a model or module preset that neither the given tree nor the catalog has
+    |   |   +-- ConfigurationTooLarge  a file beyond the size, depth or alias limits
+    |   +-- LayoutImpossible        the parallel layout does not divide the model or the cluster
+    |   +-- BatchIndivisible        the global batch does not divide over micro batch and data parallelism
+    |   +-- DeviceUnknown           a GPU that the catalog does not have
+    |   +-- NotAvailable            understood, and not offered yet
+    +-- DeviceMissing               a benchmark was asked for and no usable device is here; the command exits with 4
+
+`reason` is the CamelCase word that the operator puts into the condition; it is part of the interface.
+"""
+
+from typing import ClassVar
+
+
+class ProjectorError(Exception):
+    """Base of every error that projector raises on purpose."""
+
+
+class InputError(ProjectorError):
+    """Something that a person wrote cannot be used; the message says where, what, and what would be right."""
+
+    reason: ClassVar[str] = "InputInvalid"
+
+    def __init__(self, message: str, *, place: str = "", expected: str = "") -> None:
+        """Keep the parts apart, so that a report may lay them out.
+
+        `place` is a file, key or option; `message` names the offending value; `expected` says what would be right.
+        """
+        self.message = message
+        self.place = place
+        self.expected = expected
+        super().__init__(message, place, expected)
+
+    def __str__(self) -> str:
+        """One line: `place: message; expected`."""
+        head = f"{self.place}: " if self.place else ""
+        tail = f"; {self.expected}" if self.expected else ""
+        return f"{head}{self.message}{tail}"
+
+
+class ConfigurationError(InputError):
+    """A configuration file or value is malformed, missing, of the wrong type or unknown."""
+
+    reason = "ConfigurationInvalid"
+
+
+class PresetUnknown(ConfigurationError):  # noqa: N818 - named after the condition's reason
+    """A model or module preset that neither the given tree nor the project's catalog has."""
+
+    reason = "PresetUnknown"
+
+
+class ConfigurationTooLarge(ConfigurationError):  # noqa: N818 - named after the condition's reason
+    """A configuration beyond the limits on size, depth or aliases."""
+
+    reason = "ConfigurationTooLarge"
+
+
+class LayoutImpossible(InputError):  # noqa: N818 - named after the condition's reason
+    """The parallel layout does not divide the model or the cluster."""
+
+    reason = "LayoutImpossible"
+
+
+class BatchIndivisible(InputError):  # noqa: N818 - named after the condition's reason
+    """The global batch does not divide over micro batch and data parallelism."""
+
+    reason = "BatchIndivisible"
+
+
+class DeviceUnknown(InputError):  # noqa: N818 - named after the condition's reason
+    """A GPU that the catalog does not have."""
+
+    reason = "DeviceUnknown"
+
+
+class NotAvailable(InputError):  # noqa: N818 - named after the condition's reason
+    """An option or feature that is understood and not offered yet."""
+
+    reason = "NotAvailable"
+
+
+class DeviceMissing(ProjectorError):  # noqa: N818 - reads as a fact in a traceback-free message
+    """A benchmark was asked for and no usable device is on this machine."""

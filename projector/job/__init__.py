@@ -1,0 +1,93 @@
+"""The training job: what will be trained, on what, and how it is laid out.
+
+Every reader in `projector.config` produces a `TrainingJob`; everything else reads it. It holds decisions, not
+derived numbers: who divides what by which degree is decided in `projector.parallelism`, what a layer does in
+`projector.layers`.
+
+Sizes are counts of elements unless the name carries a unit. `None` means "not stated"; there are no magic values.
+"""
+
+from dataclasses import dataclass, field
+
+from projector.job.architecture import (
+    Attention,
+    DecoderLayer,
+    DenseMLP,
+    FeedForward,
+    LatentAttention,
+    Mixer,
+    MixtureOfExperts,
+    ModelArchitecture,
+    NormKind,
+    PositionKind,
+    UnmodelledMixer,
+    UnmodelledMLP,
+)
+from projector.job.numerics import (
+    LowPrecision,
+    Optimizer,
+    OptimizerKind,
+    Precision,
+    Recompute,
+    RecomputeGranularity,
+    RecomputeMethod,
+)
+from projector.job.placement import Batch, Parallelism, Scaling, Schedule, Sharding, Target
+from projector.job.software import AttentionBackend, CrossEntropy, Dialect, ExpertBackend, ExpertDispatch, Software
+
+__all__ = [
+    "Attention",
+    "AttentionBackend",
+    "Batch",
+    "CrossEntropy",
+    "DecoderLayer",
+    "DenseMLP",
+    "Dialect",
+    "ExpertBackend",
+    "ExpertDispatch",
+    "FeedForward",
+    "LatentAttention",
+    "LowPrecision",
+    "Mixer",
+    "MixtureOfExperts",
+    "ModelArchitecture",
+    "NormKind",
+    "Optimizer",
+    "OptimizerKind",
+    "Parallelism",
+    "PositionKind",
+    "Precision",
+    "Recompute",
+    "RecomputeGranularity",
+    "RecomputeMethod",
+    "Scaling",
+    "Schedule",
+    "Sharding",
+    "Software",
+    "Target",
+    "TrainingJob",
+    "UnmodelledMLP",
+    "UnmodelledMixer",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingJob:
+    """One training run: model, layout, batch, precision, software. Where it runs is a `Target`."""
+
+    model: ModelArchitecture
+    """What is trained."""
+    parallelism: Parallelism
+    """How it is divided."""
+    batch: Batch
+    """What one iteration processes."""
+    precision: Precision = field(default_factory=Precision)
+    """Element widths."""
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    """Update rule and its state."""
+    recompute: Recompute = field(default_factory=Recompute)
+    """What backward computes again."""
+    software: Software = field(default_factory=Software)
+    """Framework choices."""
+    schedule: Schedule | None = None
+    """The schedule the framework would really run; None lets the layout decide (1F1B, interleaved with chunks)."""

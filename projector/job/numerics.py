@@ -1,0 +1,96 @@
+"""What is stored in which width, what is updated how, and what backward computes again."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RecomputeGranularity(StrEnum):
+    """How much of a layer's forward pass is done again in backward."""
+
+    NONE = "none"
+    FULL = "full"
+    """Whole layers: only their input is kept."""
+    SELECTIVE = "selective"
+    """The named modules of every layer."""
+
+
+class RecomputeMethod(StrEnum):
+    """Which layers full recomputation takes (Megatron-LM transformer_block.py)."""
+
+    UNIFORM = "uniform"
+    """All layers, in groups of `layers`; one input is kept per group."""
+    BLOCK = "block"
+    """The first `layers` of every model chunk."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recompute:
+    """Activation recomputation (checkpointing)."""
+
+    granularity: RecomputeGranularity = RecomputeGranularity.NONE
+    """How much."""
+    method: RecomputeMethod | None = None
+    """Which layers; None with full granularity behaves as block (Primus)."""
+    layers: int = 0
+    """Layers per group (uniform) or per model chunk (block). 0 recomputes none with block."""
+    layer_ids: tuple[int, ...] | None = None
+    """Exactly these global layer indices, instead of a method."""
+    modules: tuple[str, ...] = ("core_attn",)
+    """Modules of selective recomputation, by Megatron's names."""
+
+
+class LowPrecision(StrEnum):
+    """Format of the linear layers' GEMM inputs."""
+
+    FP8 = "fp8"
+    """Tensor-wise or delayed scaling."""
+    FP8_BLOCK = "fp8-block"
+    """Block-wise scaling (DeepSeek-V3)."""
+    MXFP8 = "mxfp8"
+    MXFP6 = "mxfp6"
+    MXFP4 = "mxfp4"
+    NVFP4 = "nvfp4"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Precision:
+    """Element widths of everything that is stored; Megatron's defaults for bf16 training."""
+
+    weight_bytes: int = 2
+    """Bytes of a model weight on the device."""
+    gradient_bytes: int = 4
+    """Bytes of a main gradient (Megatron accumulates in fp32; 2 with bf16 reduction)."""
+    master_weight_bytes: int = 4
+    """Bytes of the optimizer's copy of a weight; 0 when it has none of its own."""
+    first_moment_bytes: int = 4
+    """Bytes of Adam's first moment, or of SGD's and Muon's momentum."""
+    second_moment_bytes: int = 4
+    """Bytes of Adam's second moment; 0 for optimizers without one."""
+    activation_bytes: int = 2
+    """Bytes of an activation element outside low-precision copies."""
+    low_precision: LowPrecision | None = None
+    """Format of the linear layers' GEMMs; None for the activation's own."""
+    low_precision_recipe: str | None = None
+    """The framework's name of the scaling recipe, for reports and cost models."""
+    low_precision_weights: bool = False
+    """Weights are kept in the low-precision format (fp8 primary weights)."""
+
+
+class OptimizerKind(StrEnum):
+    """Update rule; decides state and the cost of a step."""
+
+    ADAM = "adam"
+    SGD = "sgd"
+    MUON = "muon"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Optimizer:
+    """The optimizer and where its state lives."""
+
+    kind: OptimizerKind = OptimizerKind.ADAM
+    """Update rule."""
+    offload_fraction: float = 0.0
+    """Share of the optimizer state that lives in host memory, 0-1."""
+    muon_newton_schulz_steps: int = 5
+    """Newton-Schulz iterations of a Muon step."""

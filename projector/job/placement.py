@@ -1,0 +1,108 @@
+"""How a job is divided over devices, and which devices those are."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Sharding(StrEnum):
+    """What data parallelism divides over its ranks, as ZeRO counts its stages (arXiv 1910.02054)."""
+
+    NONE = "none"
+    """Every rank keeps everything."""
+    OPTIMIZER = "optimizer"
+    """Optimizer state is divided (ZeRO-1, Megatron's distributed optimizer)."""
+    GRADIENTS = "gradients"
+    """Gradients too (ZeRO-2)."""
+    PARAMETERS = "parameters"
+    """Weights too (ZeRO-3, FSDP2, Megatron-FSDP)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parallelism:
+    """The parallel layout, as the person states it; `projector.parallelism` checks and resolves it."""
+
+    tensor: int = 1
+    """Tensor-parallel degree of dense weights."""
+    pipeline: int = 1
+    """Pipeline stages."""
+    virtual_pipeline: int = 1
+    """Model chunks per pipeline stage (interleaving); 1 for none."""
+    expert: int = 1
+    """Expert-parallel degree."""
+    expert_tensor: int | None = None
+    """Tensor-parallel degree inside experts; None means `tensor` (Megatron-LM arguments.py)."""
+    context: int = 1
+    """Context-parallel degree."""
+    sequence_parallel: bool = True
+    """Norms and residuals divided along the sequence over tensor-parallel ranks; without effect at tensor 1."""
+    first_stage_layers: int | None = None
+    """Decoder layers of the first pipeline stage when it differs; the rest divides evenly."""
+    last_stage_layers: int | None = None
+    """Decoder layers of the last pipeline stage when it differs."""
+    pipeline_layout: str | None = None
+    """Megatron's layout string, such as `Et*3|(tt|)*28,m|L`; None for an even split."""
+    embedding_counts_as_layer: bool = False
+    """The embedding takes the place of one layer in the even split (account_for_embedding_in_pipeline_split)."""
+    loss_counts_as_layer: bool = False
+    """The output layer takes the place of one layer in the even split (account_for_loss_in_pipeline_split)."""
+    spread_remainder: bool = True
+    """Layers that do not divide over the stages go to the first ones (Primus); False refuses, as Megatron-LM does."""
+    sharding: Sharding = Sharding.OPTIMIZER
+    """What data parallelism divides."""
+    shard_degree: int | None = None
+    """Ranks that share one sharded copy (hybrid sharding, HSDP); None for all data-parallel ranks."""
+    context_communication: str = "p2p"
+    """How context parallelism exchanges keys and values: p2p, all_gather, a2a or a2a+p2p."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """How many sequences an iteration trains on."""
+
+    micro: int
+    """Sequences per micro batch and data-parallel rank."""
+    global_: int
+    """Sequences per iteration over the whole cluster."""
+    sequence_length: int
+    """Tokens per sequence, before context parallelism."""
+
+
+class Schedule(StrEnum):
+    """Pipeline schedules, by the names of Primus where it has one."""
+
+    ONE_F_ONE_B = "1f1b"
+    INTERLEAVED = "1f1b-interleaved"
+    ZERO_BUBBLE = "zerobubble"
+    ZERO_BUBBLE_HEURISTIC = "zerobubble-heuristic"
+    ZBV_FORMATTED = "zbv-formatted"
+    ZBV_GREEDY_HALF = "zbv-greedy-half"
+    ZBV_GREEDY_MIN = "zbv-greedy-min"
+    SEAAILAB_ILP = "seaailab-ilp"
+
+
+class Scaling(StrEnum):
+    """What the batch does when the cluster grows."""
+
+    STRONG = "strong"
+    """The global batch stays as written."""
+    WEAK = "weak"
+    """The global batch grows with data parallelism from the smallest cluster that holds one replica's nodes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """The machine the job will run on."""
+
+    device: str
+    """Name of the GPU in the catalog, such as `MI300X`."""
+    nodes: int
+    """Hosts."""
+    devices_per_node: int
+    """GPUs of one host, as the framework sees them."""
+    scaling: Scaling = Scaling.STRONG
+    """What the batch does when the cluster grows."""
+
+    @property
+    def devices(self) -> int:
+        """GPUs of the whole cluster."""
+        return self.nodes * self.devices_per_node

@@ -1,0 +1,105 @@
+"""Framework choices that change memory or time and not the mathematics."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CrossEntropy(StrEnum):
+    """How the loss is computed; decides what logits cost in memory."""
+
+    UNFUSED = "unfused"
+    """Vocabulary-parallel cross entropy in fp32 beside the bf16 logits."""
+    NATIVE_FUSED = "native-fused"
+    """Megatron's torch-compiled fusion."""
+    TRANSFORMER_ENGINE = "te"
+    """Transformer Engine's Triton kernel; works in place on the logits."""
+    LINEAR_FUSED = "linear"
+    """Fused with the output layer: logits are never whole."""
+
+
+class Dialect(StrEnum):
+    """The framework whose layers run; decides which tensors are kept and how many kernels start."""
+
+    MEGATRON_TE = "megatron-te"
+    """Megatron-LM with Transformer Engine layers."""
+    MEGATRON_LOCAL = "megatron-local"
+    """Megatron-LM with its own layers."""
+    PRIMUS_TURBO = "primus-turbo"
+    """Megatron-LM with Transformer Engine and Primus-Turbo kernels."""
+    TORCHTITAN = "torchtitan"
+
+
+class AttentionBackend(StrEnum):
+    """Kernel family of flash attention; families keep different copies for backward."""
+
+    CUDNN = "cudnn"
+    """NVIDIA cuDNN fused attention."""
+    FLASH = "flash"
+    """FlashAttention 2 and AMD's Composable Kernel or AOTriton: keeps a copy of the output when the layout differs."""
+
+
+class ExpertDispatch(StrEnum):
+    """How tokens travel to their experts."""
+
+    ALL_TO_ALL = "alltoall"
+    ALL_GATHER = "allgather"
+    DEEPEP = "deepep"
+
+
+class ExpertBackend(StrEnum):
+    """How the experts' GEMMs are started."""
+
+    SEQUENTIAL = "sequential"
+    """One linear layer after the other."""
+    GROUPED_LOOP = "grouped-loop"
+    """One GEMM call per expert from a loop (Transformer Engine GroupedLinear, hipBLASLt, legacy grouped GEMM)."""
+    GROUPED_FUSED = "grouped-fused"
+    """One kernel for all experts (Primus-Turbo, CUTLASS grouped GEMM)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Software:
+    """Framework choices that change memory or time and not the mathematics."""
+
+    dialect: Dialect = Dialect.MEGATRON_TE
+    """Whose layers run."""
+    flash_attention: bool = True
+    """Scores are never stored."""
+    cross_entropy: CrossEntropy = CrossEntropy.UNFUSED
+    """How the loss is computed."""
+    gradient_accumulation_fusion: bool = True
+    """Weight-gradient GEMMs add straight into the main gradient."""
+    overlap_gradient_reduce: bool = False
+    """Gradient reduction runs beside the backward pass."""
+    overlap_parameter_gather: bool = False
+    """Weight all-gather runs beside the forward pass."""
+    overlap_tensor_parallel: bool = False
+    """Tensor-parallel collectives overlap with GEMMs (user buffers, async TP)."""
+    expert_dispatch: ExpertDispatch = ExpertDispatch.ALL_TO_ALL
+    """How tokens travel to experts."""
+    expert_backend: ExpertBackend = ExpertBackend.GROUPED_LOOP
+    """How experts' GEMMs start."""
+    sync_free_stage: int = 0
+    """Primus-Turbo's sync-free MoE stage, 0-3."""
+    attention_backend: AttentionBackend | None = None
+    """Which flash kernel; None lets the device decide."""
+    rotary_fusion: bool = True
+    """Rotary embedding in one kernel, instead of separate cosine and sine tensors."""
+    attention_mask_tensor: bool = False
+    """The data loader makes a boolean mask of micro batch x sequence x sequence."""
+    attention_dropout: float = 0.0
+    """Probability; above 0 masks are kept."""
+    hidden_dropout: float = 0.0
+    """Probability; above 0 masks are kept."""
+    permute_fusion: bool = False
+    """Token permutation in one fused kernel."""
+    expert_capacity_factor: float | None = None
+    """Capacity of an expert over the balanced share; None for dropless routing."""
+    force_load_balancing: bool = False
+    """The router is overruled so that every expert receives the same (a benchmark setting)."""
+    eager_communicators: bool = False
+    """Every process group makes its communicator at start (`device_id` given to init_process_group)."""
+    compile: bool = False
+    """Layers run through torch.compile."""
+    vocabulary_divisible_by: int = 128
+    """The token table is padded to a multiple of this times the tensor-parallel degree (Megatron-LM tokenizer.py)."""

@@ -1,0 +1,25 @@
+"""Layers as lists of operations: architecture and layout in, work, weights and saved tensors out.
+
+One description serves both answers: `projector.costs` and `projector.performance` read the work, `projector.memory` the
+weights, saved tensors and scratch.
+"""
+
+from projector.layers.decoder import layer_operations, mtp_operations, unmodelled_blocks
+from projector.layers.ends import embedding_operations, output_operations
+from projector.layers.recompute import is_recomputed, recomputed_layers, recomputed_modules, uniform_group
+from projector.layers.shapes import Shapes, padded_vocabulary, shapes_of
+
+__all__ = [
+    "Shapes",
+    "embedding_operations",
+    "is_recomputed",
+    "layer_operations",
+    "mtp_operations",
+    "output_operations",
+    "padded_vocabulary",
+    "recomputed_layers",
+    "recomputed_modules",
+    "shapes_of",
+    "uniform_group",
+    "unmodelled_blocks",
+]

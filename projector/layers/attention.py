@@ -1,0 +1,266 @@
+"""Multi-head, grouped-query and multi-query attention, and the core that latent attention shares.
+
+What is kept follows Transformer Engine 2.11 and Megatron-LM 23e00ed0 (fused qkv projection, packed result freed once
+queries, keys and values are contiguous).
+"""
+
+from dataclasses import dataclass
+
+from projector.job import Attention, AttentionBackend, PositionKind
+from projector.layers.blocks import Linear, Split, linear, norm_weight, statistic_bytes
+from projector.layers.shapes import Shapes
+from projector.operations import (
+    AttentionKernel,
+    Collective,
+    CollectiveKind,
+    ElementWise,
+    Group,
+    Operation,
+    SavedTensor,
+    Weight,
+    Work,
+)
+
+COMPONENT = "self_attention"
+LOG_SUM_EXP_BYTES = 4
+"""fp32 per token and head (FlashAttention-2, arXiv 2307.08691)."""
+ROTARY_TABLE_TENSORS = 4
+"""Unfused rotary keeps cosine and sine for queries and for keys, each sequence x rotary width in bf16
+(Megatron-LM rotary_pos_embedding.py)."""
+SCORE_BYTES, SCORE_BYTES_DROPOUT = 2, 5
+"""Kept per score without flash attention: softmax output in bf16; with dropout also a mask byte and the dropped
+output (Korthikanti et al., arXiv 2205.05198, section 4.1)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Core:
+    """Scaled-dot-product attention of one device, before context parallelism exchanges anything."""
+
+    heads: int
+    """Query heads on this device."""
+    key_value_heads: int
+    """Key and value heads on this device."""
+    query_key_dim: int
+    """Width of a query or key head."""
+    value_dim: int
+    """Width of a value head."""
+    window: int | None = None
+    """Sliding window or chunk in keys."""
+
+
+def attention_operations(mixer: Attention, shapes: Shapes) -> tuple[Operation, ...]:
+    """Operations from the qkv projection to the output projection, norms and residual excluded."""
+    heads = mixer.heads // shapes.tensor
+    groups = max(1, mixer.key_value_heads // shapes.tensor)
+    core = Core(
+        heads=heads,
+        key_value_heads=groups,
+        query_key_dim=mixer.head_dim,
+        value_dim=mixer.head_dim,
+        window=mixer.window if mixer.window is not None else mixer.chunk,
+    )
+    return (
+        _projection(mixer, heads, groups, shapes),
+        _prepare(mixer, heads, groups, shapes),
+        core_attention(core, shapes, sinks=mixer.heads if mixer.sinks else 0, gated=mixer.output_gate),
+        output_projection(
+            mixer.heads * mixer.head_dim,
+            heads * mixer.head_dim,
+            shapes,
+            bias=mixer.bias_output,
+        ),
+    )
+
+
+def _projection(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Operation:
+    query_factor = 2 if mixer.output_gate else 1
+    width = (query_factor * heads + 2 * groups) * mixer.head_dim
+    full = (query_factor * mixer.heads + 2 * mixer.key_value_heads) * mixer.head_dim
+    return linear(
+        Linear(
+            name="self_attention.linear_qkv",
+            component=COMPONENT,
+            outputs=width,
+            inputs=shapes.hidden,
+            full_elements=full * shapes.hidden,
+            split=Split.COLUMN,
+            bias=width if mixer.bias_qkv else 0,
+            full_bias=full if mixer.bias_qkv else 0,
+            saves=(kept_input(shapes, shapes.local * shapes.hidden),),
+            gradient_above_bytes=shapes.residual_bytes,
+        ),
+        shapes,
+    )
+
+
+def kept_input(shapes: Shapes, elements: int, *, name: str = "input") -> SavedTensor:
+    """The input a linear layer keeps for its weight gradient, in the GEMM's format."""
+    return SavedTensor(name=name, size_bytes=int(shapes.linear_input_bytes * elements))
+
+
+def rotary_tables(shapes: Shapes, width: int) -> tuple[SavedTensor, ...]:
+    """Cosine and sine tensors that unfused rotary keeps per layer."""
+    if shapes.software.rotary_fusion or shapes.position is not PositionKind.ROTARY:
+        return ()
+    rows = shapes.sequence // shapes.context
+    return (SavedTensor(name="rotary_tables", size_bytes=ROTARY_TABLE_TENSORS * shapes.element * rows * width),)
+
+
+def _prepare(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Operation:
+    """Split the packed projection, norm queries and keys, rotate; keeps queries, keys and values."""
+    query, key = heads * mixer.head_dim, groups * mixer.head_dim
+    row = shapes.element * shapes.tokens
+    packed = row * (query + 2 * key)
+    saves = [SavedTensor(name="query_key_value", size_bytes=packed), *rotary_tables(shapes, mixer.head_dim)]
+    normed = mixer.query_key_norm or mixer.query_key_norm_full
+    rotated = shapes.position is PositionKind.ROTARY
+    if normed:
+        saves.append(SavedTensor(name="query_key_before_norm", size_bytes=row * (query + key)))
+        rows = shapes.tokens * (2 if mixer.query_key_norm_full else heads + groups)
+        saves.append(SavedTensor(name="query_key_statistics", size_bytes=statistic_bytes(shapes) * rows))
+    if mixer.output_gate:
+        saves.append(SavedTensor(name="gate", size_bytes=row * query))
+    moved = row * (query + key)
+    work: list[Work] = [ElementWise(name="split_qkv", bytes_read=packed, bytes_written=packed)]
+    if normed:
+        work.append(ElementWise(name="query_key_norm", bytes_read=moved, bytes_written=moved, kernels=2))
+    if rotated:
+        work.append(ElementWise(name="rotary", bytes_read=moved, bytes_written=moved, kernels=2))
+    return Operation(
+        name="self_attention.rotary" if rotated else "self_attention.split",
+        component=COMPONENT,
+        forward=tuple(work),
+        backward_input=tuple(work),
+        weights=_query_key_norms(mixer, heads, groups, shapes) if normed else (),
+        saves=tuple(saves),
+        scratch_forward_bytes=packed,
+        scratch_backward_bytes=shapes.residual_bytes + 2 * packed,
+    )
+
+
+def _query_key_norms(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> tuple[Weight, ...]:
+    if not mixer.query_key_norm_full:
+        return (
+            *norm_weight("q_layernorm", mixer.head_dim, shapes),
+            *norm_weight("k_layernorm", mixer.head_dim, shapes),
+        )
+    full_query, full_key = mixer.heads * mixer.head_dim, mixer.key_value_heads * mixer.head_dim
+    return (
+        *norm_weight("q_layernorm", heads * mixer.head_dim, shapes, full_width=full_query),
+        *norm_weight("k_layernorm", groups * mixer.head_dim, shapes, full_width=full_key),
+    )
+
+
+def core_attention(core: Core, shapes: Shapes, *, sinks: int = 0, gated: bool = False) -> Operation:
+    """Scores, softmax and weighted values, with the exchange that context parallelism needs.
+
+    `sinks` counts learned sink logits of the whole model; `gated` multiplies a sigmoid gate onto the output.
+    """
+    output = shapes.element * shapes.tokens * core.heads * core.value_dim
+    saves, exchange = list(_core_saves(core, shapes)), _exchange(core, shapes)
+    forward: list[Work] = [*exchange, _kernel(core, shapes, backward=False)]
+    backward: list[Work] = [*exchange, _kernel(core, shapes, backward=True), *exchange]
+    if gated:
+        saves.append(SavedTensor(name="before_gate", size_bytes=output))
+        forward.append(ElementWise(name="gate", bytes_read=2 * output, bytes_written=output, kernels=2))
+        backward.insert(0, ElementWise(name="gate", bytes_read=3 * output, bytes_written=2 * output, kernels=2))
+    if not shapes.software.flash_attention:
+        scores = 2 * _scores(core, shapes)
+        forward.append(ElementWise(name="softmax", bytes_read=2 * scores, bytes_written=2 * scores, kernels=3))
+        backward.append(ElementWise(name="softmax_backward", bytes_read=3 * scores, bytes_written=scores, kernels=3))
+    weights = (Weight(name="sinks", shape=(core.heads,), full_elements=sinks),) if sinks else ()
+    packed = _packed_bytes(core, shapes)
+    return Operation(
+        name="self_attention.core_attention",
+        component=COMPONENT,
+        forward=tuple(forward),
+        backward_input=tuple(backward),
+        weights=weights,
+        saves=tuple(saves),
+        scratch_forward_bytes=output + (0 if shapes.software.flash_attention else 2 * _scores(core, shapes)),
+        scratch_backward_bytes=shapes.residual_bytes
+        + output
+        + packed
+        + (0 if shapes.software.flash_attention else 4 * _scores(core, shapes)),
+        recompute_module="core_attn",
+    )
+
+
+def _scores(core: Core, shapes: Shapes) -> int:
+    """Elements of the score matrix of one device."""
+    return shapes.batch * core.heads * shapes.sequence * shapes.sequence // shapes.context
+
+
+def _packed_bytes(core: Core, shapes: Shapes) -> int:
+    width = core.heads * core.query_key_dim + core.key_value_heads * (core.query_key_dim + core.value_dim)
+    return shapes.element * shapes.tokens * width
+
+
+def _core_saves(core: Core, shapes: Shapes) -> tuple[SavedTensor, ...]:
+    software = shapes.software
+    output = shapes.element * shapes.tokens * core.heads * core.value_dim
+    if not software.flash_attention:
+        each = SCORE_BYTES_DROPOUT if software.attention_dropout > 0 else SCORE_BYTES
+        return (SavedTensor(name="scores", size_bytes=each * _scores(core, shapes)),)
+    saves = [SavedTensor(name="log_sum_exp", size_bytes=LOG_SUM_EXP_BYTES * shapes.tokens * core.heads)]
+    if shapes.context > 1 and shapes.context_communication.startswith("a2a"):
+        saves.append(SavedTensor(name="exchanged_output", size_bytes=output))
+    if shapes.batch > 1 and software.attention_backend is AttentionBackend.FLASH:
+        saves.append(SavedTensor(name="layout_copy", size_bytes=output))
+    if shapes.low_precision is not None:
+        saves.append(SavedTensor(name="output", size_bytes=output))
+    return tuple(saves)
+
+
+def _kernel(core: Core, shapes: Shapes, *, backward: bool) -> AttentionKernel:
+    """The kernel of one device: context parallelism divides heads when it exchanges them, else queries."""
+    divides_heads = shapes.context > 1 and shapes.context_communication == "a2a"
+    heads = max(1, core.heads // shapes.context) if divides_heads else core.heads
+    groups = max(1, core.key_value_heads // shapes.context) if divides_heads else core.key_value_heads
+    return AttentionKernel(
+        batch=shapes.batch,
+        heads=heads,
+        key_value_heads=groups,
+        query_length=shapes.sequence if divides_heads else shapes.sequence // shapes.context,
+        key_length=shapes.sequence,
+        query_key_dim=core.query_key_dim,
+        value_dim=core.value_dim,
+        window=core.window,
+        backward=backward,
+        flash=shapes.software.flash_attention,
+    )
+
+
+def _exchange(core: Core, shapes: Shapes) -> tuple[Work, ...]:
+    """Context-parallel traffic of one forward pass (Transformer Engine context_parallel.py)."""
+    if shapes.context == 1:
+        return ()
+    key_value = shapes.element * shapes.tokens * core.key_value_heads * (core.query_key_dim + core.value_dim)
+    match shapes.context_communication:
+        case "a2a":
+            output = shapes.element * shapes.tokens * core.heads * core.value_dim
+            message, kind = _packed_bytes(core, shapes) + output, CollectiveKind.ALL_TO_ALL
+        case "all_gather":
+            message, kind = key_value * shapes.context, CollectiveKind.ALL_GATHER
+        case _:
+            message, kind = key_value * (shapes.context - 1), CollectiveKind.SEND_RECV
+    return (Collective(kind=kind, group=Group.CONTEXT, message_bytes=message),)
+
+
+def output_projection(full_inputs: int, inputs: int, shapes: Shapes, *, bias: bool) -> Operation:
+    """The row-parallel projection back to the residual stream; keeps the attention output."""
+    return linear(
+        Linear(
+            name="self_attention.linear_proj",
+            component=COMPONENT,
+            outputs=shapes.hidden,
+            inputs=inputs,
+            full_elements=full_inputs * shapes.hidden,
+            split=Split.ROW,
+            bias=shapes.hidden if bias else 0,
+            full_bias=shapes.hidden if bias else 0,
+            saves=(kept_input(shapes, shapes.tokens * inputs),),
+            gradient_above_bytes=shapes.residual_bytes,
+        ),
+        shapes,
+    )

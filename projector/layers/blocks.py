@@ -1,0 +1,237 @@
+"""The pieces that layers are made of: linear layers with their collectives, norms, residual additions.
+
+Tensor parallelism follows Megatron-LM (arXiv 1909.08053, 2205.05198): a column-parallel layer gathers its input and
+reduces its input gradient, a row-parallel layer reduces its output and gathers its output gradient. With sequence
+parallelism these are all-gather and reduce-scatter, without it all-reduce and nothing.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from projector.job import LowPrecision, NormKind
+from projector.layers.shapes import Shapes
+from projector.operations import (
+    Collective,
+    CollectiveKind,
+    ElementWise,
+    Gemm,
+    Group,
+    Operation,
+    SavedTensor,
+    Weight,
+    Work,
+)
+
+CAST_BYTES_READ, CAST_BYTES_WRITTEN = 2, 2
+"""Bytes per element of a cast to fp8: bf16 in, row-wise and column-wise copies out (Transformer Engine)."""
+ACCUMULATE_BYTES_READ, ACCUMULATE_BYTES_WRITTEN = 6, 4
+"""Bytes per parameter of adding a bf16 weight gradient to the fp32 main gradient where the GEMM does not."""
+STATISTIC_BYTES = 4
+"""An fp32 statistic per token; layer norm keeps mean and deviation, RMS norm the deviation."""
+
+
+class Split(Enum):
+    """How tensor parallelism divides a linear layer."""
+
+    COLUMN = auto()
+    """Outputs divided."""
+    ROW = auto()
+    """Inputs divided."""
+    NONE = auto()
+    """Every rank holds the whole weight."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Linear:
+    """A linear layer as one device sees it."""
+
+    name: str
+    """Operation name."""
+    component: str
+    """Row of the component tree."""
+    outputs: int
+    """Output columns on this device."""
+    inputs: int
+    """Input columns on this device."""
+    full_elements: int
+    """Weight elements of the whole model."""
+    split: Split
+    """How tensor parallelism divides it."""
+    bias: int = 0
+    """Bias elements on this device; 0 for none."""
+    full_bias: int = 0
+    """Bias elements of the whole model."""
+    module: str | None = None
+    """Selective-recompute module."""
+    saves: tuple[SavedTensor, ...] = ()
+    """What it keeps, its input above all."""
+    gradient_above_bytes: int = 0
+    """Gradients of other branches that wait while its backward runs: the residual stream's."""
+    weight_name: str = "weight"
+    """Name of the weight tensor."""
+    low_precision: bool = True
+    """Takes part in low-precision GEMMs when the job uses them."""
+    tokens: int | None = None
+    """Rows, where they are not the device's tokens."""
+
+
+def linear(layer: Linear, shapes: Shapes) -> Operation:
+    """Describe a linear layer: three GEMMs, its collectives, weight and bias, scratch."""
+    rows = shapes.tokens if layer.tokens is None else layer.tokens
+    fmt = shapes.low_precision if layer.low_precision else None
+    before, after_input, before_weight = _collectives(layer, shapes)
+    forward_after, gather_gradient = _row_collectives(layer, shapes)
+    forward = (*before, *_cast(rows * layer.inputs, fmt), _gemm(rows, layer.outputs, layer.inputs, fmt), *forward_after)
+    backward_input = (
+        *gather_gradient,
+        *_cast(rows * layer.outputs, fmt),
+        _gemm(rows, layer.inputs, layer.outputs, fmt),
+        *after_input,
+    )
+    backward_weight = (*before_weight, *weight_gradient(layer.outputs, layer.inputs, rows, fmt, shapes))
+    return Operation(
+        name=layer.name,
+        component=layer.component,
+        forward=forward,
+        backward_input=backward_input,
+        backward_weight=backward_weight,
+        weights=_weights(layer),
+        saves=layer.saves,
+        scratch_forward_bytes=shapes.element * rows * layer.outputs,
+        scratch_backward_bytes=layer.gradient_above_bytes + _backward_scratch(layer, rows, shapes),
+        recompute_module=layer.module,
+    )
+
+
+def _gemm(m: int, n: int, k: int, fmt: LowPrecision | None) -> Gemm:
+    return Gemm(m=m, n=n, k=k, low_precision=fmt)
+
+
+def _cast(elements: int, fmt: LowPrecision | None) -> tuple[Work, ...]:
+    if fmt is None:
+        return ()
+    return (
+        ElementWise(
+            name="quantize", bytes_read=CAST_BYTES_READ * elements, bytes_written=CAST_BYTES_WRITTEN * elements
+        ),
+    )
+
+
+def weight_gradient(outputs: int, inputs: int, rows: int, fmt: LowPrecision | None, shapes: Shapes) -> tuple[Work, ...]:
+    """The weight-gradient GEMM, and the addition to the main gradient where it is a kernel of its own."""
+    if shapes.software.gradient_accumulation_fusion:
+        return (Gemm(m=outputs, n=inputs, k=rows, output_bytes=4, accumulates=True, low_precision=fmt),)
+    elements = outputs * inputs
+    return (
+        Gemm(m=outputs, n=inputs, k=rows, low_precision=fmt),
+        ElementWise(
+            name="accumulate_gradient",
+            bytes_read=ACCUMULATE_BYTES_READ * elements,
+            bytes_written=ACCUMULATE_BYTES_WRITTEN * elements,
+        ),
+    )
+
+
+def _collectives(layer: Linear, shapes: Shapes) -> tuple[tuple[Work, ...], tuple[Work, ...], tuple[Work, ...]]:
+    """Column-parallel collectives: before forward, after the input gradient, before the weight gradient."""
+    if layer.split is not Split.COLUMN or shapes.tensor == 1:
+        return (), (), ()
+    message = shapes.element * shapes.tokens * layer.inputs
+    if not shapes.sequence_parallel:
+        return (), (_tensor(CollectiveKind.ALL_REDUCE, message),), ()
+    gather = (_tensor(CollectiveKind.ALL_GATHER, message),)
+    return gather, (_tensor(CollectiveKind.REDUCE_SCATTER, message),), gather
+
+
+def _row_collectives(layer: Linear, shapes: Shapes) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
+    """Row-parallel collectives: after forward, before the input gradient."""
+    if layer.split is not Split.ROW or shapes.tensor == 1:
+        return (), ()
+    message = shapes.element * shapes.tokens * layer.outputs
+    if not shapes.sequence_parallel:
+        return (_tensor(CollectiveKind.ALL_REDUCE, message),), ()
+    return (_tensor(CollectiveKind.REDUCE_SCATTER, message),), (_tensor(CollectiveKind.ALL_GATHER, message),)
+
+
+def _tensor(kind: CollectiveKind, message: int) -> Collective:
+    return Collective(kind=kind, group=Group.TENSOR, message_bytes=message)
+
+
+def _weights(layer: Linear) -> tuple[Weight, ...]:
+    prefix = layer.name.rsplit(".", 1)[-1]
+    weight = Weight(
+        name=f"{prefix}.{layer.weight_name}", shape=(layer.outputs, layer.inputs), full_elements=layer.full_elements
+    )
+    if not layer.bias:
+        return (weight,)
+    return weight, Weight(name=f"{prefix}.bias", shape=(layer.bias,), full_elements=layer.full_bias)
+
+
+def _backward_scratch(layer: Linear, rows: int, shapes: Shapes) -> int:
+    """Output gradient, input gradient, gathered copies, and the weight gradient where it is not added in place."""
+    own = shapes.element * rows * (layer.outputs + layer.inputs)
+    if shapes.sequence_parallel and layer.split is Split.COLUMN:
+        own += shapes.element * rows * layer.inputs
+    if shapes.software.gradient_accumulation_fusion:
+        return own
+    return own + shapes.element * layer.outputs * layer.inputs
+
+
+def norm_weight(name: str, width: int, shapes: Shapes, *, full_width: int | None = None) -> tuple[Weight, ...]:
+    """Weight, and bias for layer norm, of a norm over `width` elements."""
+    full = width if full_width is None else full_width
+    weight = Weight(name=f"{name}.weight", shape=(width,), full_elements=full)
+    if shapes.norm is NormKind.RMS:
+        return (weight,)
+    return weight, Weight(name=f"{name}.bias", shape=(width,), full_elements=full)
+
+
+def statistic_bytes(shapes: Shapes) -> int:
+    """Bytes a norm keeps per row."""
+    return STATISTIC_BYTES * (1 if shapes.norm is NormKind.RMS else 2)
+
+
+def norm(
+    name: str, shapes: Shapes, *, component: str = "layer_norm", keeps_output: bool, rows: int | None = None
+) -> Operation:
+    """A norm of the residual stream.
+
+    It keeps its input and statistics; `keeps_output` where no linear layer behind it lists the output as its input.
+    """
+    tokens = shapes.local if rows is None else rows
+    size = shapes.element * tokens * shapes.hidden
+    saves = [
+        SavedTensor(name="input", size_bytes=size, checkpoint=True),
+        SavedTensor(name="statistics", size_bytes=statistic_bytes(shapes) * tokens),
+    ]
+    if keeps_output:
+        saves.append(SavedTensor(name="output", size_bytes=size))
+    kind = f"{shapes.norm.value}_norm"
+    return Operation(
+        name=name,
+        component=component,
+        forward=(ElementWise(name=kind, bytes_read=size, bytes_written=size),),
+        backward_input=(ElementWise(name=f"{kind}_backward", bytes_read=2 * size, bytes_written=size, kernels=2),),
+        weights=norm_weight(name, shapes.hidden, shapes),
+        saves=tuple(saves),
+        scratch_forward_bytes=size,
+        scratch_backward_bytes=3 * size,
+        recompute_module="layernorm" if keeps_output else None,
+    )
+
+
+def residual(name: str, component: str, shapes: Shapes) -> Operation:
+    """Bias, dropout and addition to the residual stream; keeps a mask byte per element under dropout."""
+    size = shapes.residual_bytes
+    mask = shapes.local * shapes.hidden if shapes.software.hidden_dropout > 0 else 0
+    masks = (SavedTensor(name="dropout_mask", size_bytes=mask),) if mask else ()
+    backward = (ElementWise(name="residual_backward", bytes_read=size + mask, bytes_written=size),) if mask else ()
+    return Operation(
+        name=name,
+        component=component,
+        forward=(ElementWise(name="residual", bytes_read=2 * size, bytes_written=size + mask),),
+        backward_input=backward,
+        saves=masks,
+        scratch_forward_bytes=2 * size,
+        scratch_backward_bytes=2 * size,
+    )

@@ -1,0 +1,260 @@
+"""What is not a decoder layer: token table, final norm, output layer with loss, multi-token prediction."""
+
+from dataclasses import replace
+
+from projector.job import CrossEntropy, Dialect, PositionKind, Software, TrainingJob
+from projector.layers.attention import kept_input
+from projector.layers.blocks import Linear, Split, linear, norm, norm_weight, statistic_bytes
+from projector.layers.shapes import Shapes, shapes_of
+from projector.operations import (
+    Collective,
+    CollectiveKind,
+    ElementWise,
+    Group,
+    Operation,
+    SavedTensor,
+    Weight,
+    Work,
+)
+from projector.parallelism import Layout
+
+EMBEDDING_GRADIENT_BYTES = (6, 6)
+"""Bytes read and written per entry of the table: a dense bf16 gradient is zeroed, filled, and added to fp32."""
+LOSS_BYTES_FORWARD, LOSS_BYTES_BACKWARD = 8, 4
+"""Bytes moved per logit by cross entropy."""
+FP32, BF16 = 4, 2
+
+
+def embedding_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
+    """Token table look-up, learned positions, embedding dropout."""
+    shapes = shapes_of(job, layout)
+    return (_embedding(shapes),)
+
+
+def _embedding(shapes: Shapes) -> Operation:
+    table = shapes.padded_vocabulary // shapes.tensor * shapes.hidden
+    read, written = EMBEDDING_GRADIENT_BYTES
+    size = shapes.gathered_bytes
+    forward: list[Work] = [ElementWise(name="embedding", bytes_read=size, bytes_written=size)]
+    backward: list[Work] = []
+    if shapes.tensor > 1:
+        kind = CollectiveKind.REDUCE_SCATTER if shapes.sequence_parallel else CollectiveKind.ALL_REDUCE
+        forward.append(Collective(kind=kind, group=Group.TENSOR, message_bytes=size))
+        if shapes.sequence_parallel:
+            backward.append(Collective(kind=CollectiveKind.ALL_GATHER, group=Group.TENSOR, message_bytes=size))
+    masked = shapes.software.hidden_dropout > 0
+    mask = (SavedTensor(name="dropout_mask", size_bytes=shapes.local * shapes.hidden),) if masked else ()
+    return Operation(
+        name="embedding.word_embeddings",
+        component="embedding",
+        forward=tuple(forward),
+        backward_input=tuple(backward),
+        backward_weight=(
+            ElementWise(name="embedding_gradient", bytes_read=read * table, bytes_written=written * table, kernels=3),
+        ),
+        weights=(_table(shapes), *_positions(shapes)),
+        saves=mask,
+        scratch_forward_bytes=2 * size,
+        scratch_backward_bytes=shapes.element * table + 2 * size,
+    )
+
+
+def _table(shapes: Shapes, *, full_copies: int = 1) -> Weight:
+    return Weight(
+        name="word_embeddings.weight",
+        shape=(shapes.padded_vocabulary // shapes.tensor, shapes.hidden),
+        full_elements=shapes.vocabulary * shapes.hidden,
+        full_copies=full_copies,
+        padding_elements=(shapes.padded_vocabulary - shapes.vocabulary) * shapes.hidden * full_copies,
+        active_copies=0,
+    )
+
+
+def _positions(shapes: Shapes) -> tuple[Weight, ...]:
+    if shapes.position is not PositionKind.LEARNED:
+        return ()
+    elements = shapes.max_position * shapes.hidden
+    return (
+        Weight(
+            name="position_embeddings.weight",
+            shape=(shapes.max_position, shapes.hidden),
+            full_elements=elements,
+            active_copies=0,
+        ),
+    )
+
+
+def output_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
+    """Final norm, output layer and loss of the last stage."""
+    shapes = shapes_of(job, layout)
+    return (
+        norm("decoder.final_layernorm", shapes, component="final_norm", keeps_output=False),
+        *_head(shapes, tied_elsewhere=layout.tied_across_stages),
+    )
+
+
+def _head(shapes: Shapes, *, tied_elsewhere: bool, repeated: bool = False) -> tuple[Operation, ...]:
+    """Output layer and loss; `repeated` for another pass over a head that the device already has."""
+    columns = shapes.padded_vocabulary // shapes.tensor
+    output = linear(
+        Linear(
+            name="output_layer",
+            component="output_layer",
+            outputs=columns,
+            inputs=shapes.hidden,
+            full_elements=shapes.vocabulary * shapes.hidden,
+            split=Split.COLUMN,
+            saves=(SavedTensor(name="input", size_bytes=shapes.residual_bytes), *_logits_in_place(shapes)),
+            low_precision=False,
+        ),
+        shapes,
+    )
+    finished = replace(
+        output,
+        weights=(_head_weight(shapes, tied_elsewhere=tied_elsewhere, repeated=repeated),),
+        scratch_forward_bytes=0,
+        scratch_backward_bytes=_head_scratch(output, shapes),
+    )
+    return finished, _loss(shapes)
+
+
+def _logits_bytes(shapes: Shapes) -> int:
+    """Bytes of the logits of this device in the activation's format."""
+    return shapes.element * shapes.tokens * (shapes.padded_vocabulary // shapes.tensor)
+
+
+def _logits_in_place(shapes: Shapes) -> tuple[SavedTensor, ...]:
+    """Transformer Engine's kernel turns logits into their gradient in place: they live until the layer's backward."""
+    if shapes.software.cross_entropy is not CrossEntropy.TRANSFORMER_ENGINE:
+        return ()
+    return (SavedTensor(name="logits", size_bytes=_logits_bytes(shapes)),)
+
+
+def _head_scratch(output: Operation, shapes: Shapes) -> int:
+    """Backward scratch of the output layer, without logits that are kept already or never whole.
+
+    Megatron's own column-parallel layer gathers its input into a buffer that it keeps, counted with persistent memory.
+    """
+    scratch = output.scratch_backward_bytes
+    if shapes.software.cross_entropy in (CrossEntropy.TRANSFORMER_ENGINE, CrossEntropy.LINEAR_FUSED):
+        scratch -= _logits_bytes(shapes)
+    if shapes.sequence_parallel:
+        scratch -= shapes.gathered_bytes - shapes.residual_bytes
+    return scratch
+
+
+def _head_weight(shapes: Shapes, *, tied_elsewhere: bool, repeated: bool) -> Weight:
+    """A weight that knows whether it is its own, a copy of the token table, or used before."""
+    reused = repeated or (shapes.tied_embeddings and not tied_elsewhere)
+    owned = not shapes.tied_embeddings and not repeated
+    return Weight(
+        name="output_layer.weight",
+        shape=(shapes.padded_vocabulary // shapes.tensor, shapes.hidden),
+        full_elements=shapes.vocabulary * shapes.hidden,
+        full_copies=1 if owned else 0,
+        padding_elements=(shapes.padded_vocabulary - shapes.vocabulary) * shapes.hidden if owned else 0,
+        active_copies=0 if repeated else 1,
+        shared=reused,
+    )
+
+
+def _loss(shapes: Shapes) -> Operation:
+    """Vocabulary-parallel cross entropy over the logits of this device.
+
+    Transformer Engine's kernel works on the logits that the output layer keeps; without it an fp32 copy is kept beside
+    the bf16 gradient; Megatron's own fusion makes one fp32 copy more.
+    """
+    logits = shapes.tokens * (shapes.padded_vocabulary // shapes.tensor)
+    kept, forward, backward = _loss_bytes(shapes.software)
+    reduce: tuple[Work, ...] = ()
+    if shapes.tensor > 1:
+        scalar = Collective(kind=CollectiveKind.ALL_REDUCE, group=Group.TENSOR, message_bytes=FP32 * shapes.tokens)
+        reduce = (scalar, scalar, scalar)
+    kernels = 2 if shapes.software.cross_entropy is CrossEntropy.TRANSFORMER_ENGINE else 8
+    return Operation(
+        name="loss",
+        component="loss",
+        forward=(
+            ElementWise(
+                name="cross_entropy",
+                bytes_read=LOSS_BYTES_FORWARD * logits // 2,
+                bytes_written=LOSS_BYTES_FORWARD * logits // 2,
+                kernels=kernels,
+            ),
+            *reduce,
+        ),
+        backward_input=(
+            ElementWise(
+                name="cross_entropy_backward",
+                bytes_read=LOSS_BYTES_BACKWARD * logits // 2,
+                bytes_written=LOSS_BYTES_BACKWARD * logits // 2,
+                kernels=max(1, kernels // 4),
+            ),
+        ),
+        saves=(SavedTensor(name="logits", size_bytes=kept * logits),) if kept else (),
+        scratch_forward_bytes=forward * logits,
+        scratch_backward_bytes=backward * logits,
+    )
+
+
+def _loss_bytes(software: Software) -> tuple[int, int, int]:
+    """Bytes per logit: kept for backward, more during forward, more during backward.
+
+    torch's own loss, which TorchTitan runs eagerly, keeps the fp32 log-softmax and holds bf16 and fp32 logits and their
+    gradients beside it: 12 in all.
+    """
+    match software.cross_entropy:
+        case CrossEntropy.NATIVE_FUSED:
+            return FP32, BF16 + FP32, BF16 + FP32
+        case CrossEntropy.TRANSFORMER_ENGINE | CrossEntropy.LINEAR_FUSED:
+            return 0, 0, 0
+        case _ if software.dialect is Dialect.TORCHTITAN:
+            return FP32, BF16 + FP32, 2 * BF16 + FP32
+        case _:
+            return FP32, BF16, BF16
+
+
+def prediction_head(shapes: Shapes) -> tuple[Operation, ...]:
+    """Final norm, shared output layer and loss of a multi-token-prediction layer."""
+    return (
+        norm("mtp.final_layernorm", shapes, component="multi_token_prediction", keeps_output=False),
+        *_head(shapes, tied_elsewhere=False, repeated=True),
+    )
+
+
+def prediction_input(shapes: Shapes) -> tuple[Operation, ...]:
+    """Norms of the next token's embedding and of the hidden state, their concatenation and projection."""
+    width, size = shapes.hidden, shapes.residual_bytes
+    join = linear(
+        Linear(
+            name="mtp.eh_proj",
+            component="multi_token_prediction",
+            outputs=width // shapes.tensor,
+            inputs=2 * width,
+            full_elements=2 * width * width,
+            split=Split.COLUMN,
+            saves=(kept_input(shapes, 2 * shapes.local * width),),
+            gradient_above_bytes=size,
+        ),
+        shapes,
+    )
+    return _prediction_norm("enorm", shapes), _prediction_norm("hnorm", shapes), join
+
+
+def _prediction_norm(name: str, shapes: Shapes) -> Operation:
+    size = shapes.residual_bytes
+    return Operation(
+        name=f"mtp.{name}",
+        component="multi_token_prediction",
+        forward=(ElementWise(name=f"{shapes.norm.value}_norm", bytes_read=size, bytes_written=size),),
+        backward_input=(
+            ElementWise(name=f"{shapes.norm.value}_norm_backward", bytes_read=2 * size, bytes_written=size, kernels=2),
+        ),
+        weights=norm_weight(name, shapes.hidden, shapes),
+        saves=(
+            SavedTensor(name="input", size_bytes=size),
+            SavedTensor(name="statistics", size_bytes=statistic_bytes(shapes) * shapes.local),
+        ),
+        scratch_forward_bytes=2 * size,
+        scratch_backward_bytes=3 * size,
+    )

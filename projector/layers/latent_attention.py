@@ -1,0 +1,148 @@
+"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), as Megatron-LM multi_latent_attention.py runs it.
+
+Queries come from a latent of their own or straight from the residual stream; keys and values from one shared latent,
+with one rotary key for all heads. Down-projections are held whole by every tensor-parallel rank.
+"""
+
+from projector.job import LatentAttention
+from projector.layers.attention import (
+    COMPONENT,
+    Core,
+    core_attention,
+    kept_input,
+    output_projection,
+    rotary_tables,
+)
+from projector.layers.blocks import Linear, Split, linear, norm_weight, statistic_bytes
+from projector.layers.shapes import Shapes
+from projector.operations import ElementWise, Operation, SavedTensor
+
+UP_PROJECTION = "mla_up_proj"
+"""Megatron's selective-recompute module of the up-projections and rotary."""
+
+
+def latent_attention_operations(mixer: LatentAttention, shapes: Shapes) -> tuple[Operation, ...]:
+    """Operations from the down-projections to the output projection, norms of the residual stream excluded."""
+    heads = mixer.heads // shapes.tensor
+    core = Core(
+        heads=heads,
+        key_value_heads=heads,
+        query_key_dim=mixer.query_key_nope_dim + mixer.query_key_rope_dim,
+        value_dim=mixer.value_dim,
+    )
+    return (
+        *_query(mixer, heads, shapes),
+        *_key_value(mixer, heads, shapes),
+        _assemble(mixer, heads, shapes),
+        core_attention(core, shapes),
+        output_projection(mixer.heads * mixer.value_dim, heads * mixer.value_dim, shapes, bias=False),
+    )
+
+
+def _query(mixer: LatentAttention, heads: int, shapes: Shapes) -> tuple[Operation, ...]:
+    head = mixer.query_key_nope_dim + mixer.query_key_rope_dim
+    rank = mixer.query_lora_rank
+    if rank is None:
+        return (_up("linear_q_proj", heads * head, mixer.heads * head, shapes.hidden, shapes),)
+    return (
+        _down("linear_q_down_proj", rank, shapes),
+        _latent_norm("q_layernorm", rank, shapes),
+        _up("linear_q_up_proj", heads * head, mixer.heads * head, rank, shapes),
+    )
+
+
+def _key_value(mixer: LatentAttention, heads: int, shapes: Shapes) -> tuple[Operation, ...]:
+    head = mixer.query_key_nope_dim + mixer.value_dim
+    rank = mixer.key_value_lora_rank
+    return (
+        _down("linear_kv_down_proj", rank + mixer.query_key_rope_dim, shapes),
+        _latent_norm("kv_layernorm", rank, shapes),
+        _up("linear_kv_up_proj", heads * head, mixer.heads * head, rank, shapes),
+    )
+
+
+def _down(name: str, outputs: int, shapes: Shapes) -> Operation:
+    """A down-projection; its input is the norm's output, which the norm lists."""
+    return linear(
+        Linear(
+            name=f"self_attention.{name}",
+            component=COMPONENT,
+            outputs=outputs,
+            inputs=shapes.hidden,
+            full_elements=outputs * shapes.hidden,
+            split=Split.NONE,
+            gradient_above_bytes=shapes.residual_bytes,
+            tokens=shapes.local,
+        ),
+        shapes,
+    )
+
+
+def _up(name: str, outputs: int, full_outputs: int, inputs: int, shapes: Shapes) -> Operation:
+    """An up-projection to heads; its input is the latent norm's output, which that norm lists."""
+    return linear(
+        Linear(
+            name=f"self_attention.{name}",
+            component=COMPONENT,
+            outputs=outputs,
+            inputs=inputs,
+            full_elements=full_outputs * inputs,
+            split=Split.COLUMN,
+            module=UP_PROJECTION,
+            gradient_above_bytes=2 * shapes.residual_bytes,
+        ),
+        shapes,
+    )
+
+
+def _latent_norm(name: str, rank: int, shapes: Shapes) -> Operation:
+    """Norm of a latent; keeps its input and its output."""
+    size = shapes.element * shapes.tokens * rank
+    return Operation(
+        name=f"self_attention.{name}",
+        component=COMPONENT,
+        forward=(ElementWise(name=f"{shapes.norm.value}_norm", bytes_read=size, bytes_written=size),),
+        backward_input=(
+            ElementWise(name=f"{shapes.norm.value}_norm_backward", bytes_read=2 * size, bytes_written=size, kernels=2),
+        ),
+        weights=norm_weight(name, rank, shapes),
+        saves=(
+            SavedTensor(name="input", size_bytes=size),
+            SavedTensor(name="statistics", size_bytes=statistic_bytes(shapes) * shapes.tokens),
+            kept_input(shapes, shapes.tokens * rank, name="output"),
+        ),
+        scratch_forward_bytes=size,
+        scratch_backward_bytes=2 * shapes.residual_bytes + 2 * size,
+    )
+
+
+def _assemble(mixer: LatentAttention, heads: int, shapes: Shapes) -> Operation:
+    """Rotate and concatenate into contiguous queries and keys; keeps them and the values.
+
+    With the fused kernel queries rotate in place and the packed key/value projection is freed; without it values stay a
+    view that holds the whole projection.
+    """
+    row = shapes.element * shapes.tokens * heads
+    query = row * (mixer.query_key_nope_dim + mixer.query_key_rope_dim)
+    value = row * mixer.value_dim
+    if not shapes.software.rotary_fusion:
+        value += row * mixer.query_key_nope_dim
+    kernels = 3 if shapes.software.rotary_fusion else 20
+    moved = ElementWise(
+        name="latent_rotary", bytes_read=2 * query + value, bytes_written=2 * query + value, kernels=kernels
+    )
+    return Operation(
+        name="self_attention.rotary",
+        component=COMPONENT,
+        forward=(moved,),
+        backward_input=(moved,),
+        saves=(
+            SavedTensor(name="query", size_bytes=query),
+            SavedTensor(name="key", size_bytes=query),
+            SavedTensor(name="value", size_bytes=value),
+            *rotary_tables(shapes, mixer.query_key_rope_dim),
+        ),
+        scratch_forward_bytes=query + value,
+        scratch_backward_bytes=shapes.residual_bytes + 2 * (2 * query + value),
+        recompute_module=UP_PROJECTION,
+    )

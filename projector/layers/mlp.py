@@ -1,0 +1,79 @@
+"""The dense feed-forward block, and the shared expert, which is one too."""
+
+from dataclasses import dataclass
+
+from projector.job import DenseMLP
+from projector.layers.attention import kept_input
+from projector.layers.blocks import Linear, Split, linear
+from projector.layers.shapes import Shapes
+from projector.operations import ElementWise, Operation, SavedTensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Branch:
+    """Where a dense block sits in its layer."""
+
+    prefix: str = "mlp"
+    """Start of its operations' names."""
+    component: str = "mlp"
+    """Row of the component tree."""
+    module: str = "mlp"
+    """Selective-recompute module."""
+    lists_input: bool = True
+    """Its first projection, not the norm before it, lists the norm's output among its saved tensors."""
+
+
+MAIN = Branch()
+"""The feed-forward block of a dense layer."""
+
+
+def mlp_operations(mlp: DenseMLP, shapes: Shapes, branch: Branch = MAIN) -> tuple[Operation, ...]:
+    """First projection, activation, second projection."""
+    width = mlp.ffn // shapes.tensor
+    columns = (2 if mlp.gated else 1) * width
+    full = (2 if mlp.gated else 1) * mlp.ffn
+    inputs = (kept_input(shapes, shapes.local * shapes.hidden),) if branch.lists_input else ()
+    first = Linear(
+        name=f"{branch.prefix}.linear_fc1",
+        component=branch.component,
+        outputs=columns,
+        inputs=shapes.hidden,
+        full_elements=full * shapes.hidden,
+        split=Split.COLUMN,
+        bias=columns if mlp.bias else 0,
+        full_bias=full if mlp.bias else 0,
+        module=branch.module,
+        saves=inputs,
+        gradient_above_bytes=shapes.residual_bytes,
+    )
+    second = Linear(
+        name=f"{branch.prefix}.linear_fc2",
+        component=branch.component,
+        outputs=shapes.hidden,
+        inputs=width,
+        full_elements=mlp.ffn * shapes.hidden,
+        split=Split.ROW,
+        bias=shapes.hidden if mlp.bias else 0,
+        full_bias=shapes.hidden if mlp.bias else 0,
+        module=branch.module,
+        saves=(kept_input(shapes, shapes.tokens * width),),
+        gradient_above_bytes=0,
+    )
+    return linear(first, shapes), _activation(columns, width, shapes, branch), linear(second, shapes)
+
+
+def _activation(columns: int, width: int, shapes: Shapes, branch: Branch) -> Operation:
+    """SwiGLU, GeLU or their like: keeps its input; backward holds the gradients of both sides."""
+    row = shapes.element * shapes.tokens
+    return Operation(
+        name=f"{branch.prefix}.activation",
+        component=branch.component,
+        forward=(ElementWise(name="activation", bytes_read=row * columns, bytes_written=row * width),),
+        backward_input=(
+            ElementWise(name="activation_backward", bytes_read=row * (columns + width), bytes_written=row * columns),
+        ),
+        saves=(SavedTensor(name="input", size_bytes=row * columns),),
+        scratch_forward_bytes=row * width,
+        scratch_backward_bytes=shapes.residual_bytes + row * (width + columns),
+        recompute_module=branch.module,
+    )

@@ -1,0 +1,328 @@
+"""Mixture of experts: router, shared expert, dispatch, grouped GEMMs, combine.
+
+What is kept follows Megatron-LM 23e00ed0 (token_dispatcher.py, moe_utils.py, experts.py) with Transformer Engine's
+grouped linear layers. Rows are balanced over ranks times the routing factor; with a capacity factor every expert gets
+its capacity, filled or not.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, LowPrecision, MixtureOfExperts
+from projector.layers.blocks import (
+    ACCUMULATE_BYTES_READ,
+    ACCUMULATE_BYTES_WRITTEN,
+    CAST_BYTES_READ,
+    CAST_BYTES_WRITTEN,
+)
+from projector.layers.mlp import Branch, mlp_operations
+from projector.layers.shapes import Shapes
+from projector.operations import (
+    Collective,
+    CollectiveKind,
+    ElementWise,
+    Gemm,
+    Group,
+    GroupedGemm,
+    Operation,
+    SavedTensor,
+    Weight,
+    Work,
+)
+
+ROUTER_KERNELS_FORWARD, ROUTER_KERNELS_BACKWARD = 25, 12
+"""Launches of softmax, top-k and auxiliary loss, unfused (counted on torch 2.x modules of Megatron-LM's form)."""
+PERMUTE_PASSES = {True: (4, 4), False: (12, 17)}
+"""Passes over the dispatched bytes, forward and backward, of dispatch and combine together, by `permute_fusion`."""
+DISPATCH_KERNELS = {True: (17, 5), False: (27, 13)}
+"""Launches of dispatch and combine together, forward and backward, by `permute_fusion`."""
+_SHARED = Branch(prefix="mlp.shared_expert", component="shared_expert", module="shared_experts", lists_input=False)
+ROUTER_BYTES = 8 + 2 + 2
+"""Kept per token and expert: two fp32 softmaxes, a mask and bf16 probabilities with their scatter
+(Megatron-LM moe_utils.py)."""
+
+
+def expert_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
+    """Rows that the experts of one device receive per micro batch."""
+    capacity = shapes.software.expert_capacity_factor
+    if capacity is not None:
+        rows = moe.experts * ceil(shapes.local * moe.top_k * capacity / moe.experts)
+    else:
+        rows = round(shapes.local * moe.top_k * shapes.routing_factor)
+    return rows * shapes.expert_tensor
+
+
+def moe_operations(moe: MixtureOfExperts, shapes: Shapes) -> tuple[Operation, ...]:
+    """Operations from the router to the combined output; the norm in front lists its output."""
+    rows = expert_rows(moe, shapes)
+    return (
+        _router(moe, shapes),
+        *(_shared(moe, shapes) if moe.shared_ffn else ()),
+        _dispatch(moe, rows, shapes),
+        *_experts(moe, rows, shapes),
+        _combine(moe, rows, shapes),
+    )
+
+
+def _router(moe: MixtureOfExperts, shapes: Shapes) -> Operation:
+    logits = shapes.local * moe.experts
+    elements = moe.experts * shapes.hidden
+    weights = [Weight(name="router.weight", shape=(moe.experts, shapes.hidden), full_elements=elements)]
+    if moe.router_bias:
+        weights.append(Weight(name="router.bias", shape=(moe.experts,), full_elements=moe.experts))
+    if moe.router_balance_bias:
+        weights.append(
+            Weight(name="router.expert_bias", shape=(moe.experts,), full_elements=moe.experts, trainable=False)
+        )
+    probabilities = ElementWise(
+        name="router", bytes_read=12 * logits, bytes_written=ROUTER_BYTES * logits, kernels=ROUTER_KERNELS_FORWARD
+    )
+    backward = ElementWise(
+        name="router_backward", bytes_read=12 * logits, bytes_written=8 * logits, kernels=ROUTER_KERNELS_BACKWARD
+    )
+    gemm = Gemm(m=shapes.local, n=moe.experts, k=shapes.hidden, output_bytes=4)
+    return Operation(
+        name="mlp.router",
+        component="router",
+        forward=(gemm, probabilities),
+        backward_input=(backward, Gemm(m=shapes.local, n=shapes.hidden, k=moe.experts)),
+        backward_weight=(Gemm(m=moe.experts, n=shapes.hidden, k=shapes.local, output_bytes=4),),
+        weights=tuple(weights),
+        saves=(SavedTensor(name="probabilities", size_bytes=ROUTER_BYTES * logits),),
+        scratch_forward_bytes=8 * logits,
+        scratch_backward_bytes=2 * shapes.residual_bytes + 8 * logits,
+        recompute_module="moe",
+    )
+
+
+def _shared(moe: MixtureOfExperts, shapes: Shapes) -> tuple[Operation, ...]:
+    """The shared expert: a dense block on the same input, with an optional sigmoid gate."""
+    block = mlp_operations(
+        DenseMLP(ffn=moe.shared_ffn, gated=moe.gated, bias=moe.bias),
+        shapes,
+        _SHARED,
+    )
+    if not moe.shared_gate:
+        return block
+    size = shapes.residual_bytes
+    gate = Operation(
+        name="mlp.shared_expert.gate",
+        component="shared_expert",
+        forward=(
+            Gemm(m=shapes.local, n=1, k=shapes.hidden),
+            ElementWise(name="gate", bytes_read=size, bytes_written=size, kernels=2),
+        ),
+        backward_input=(ElementWise(name="gate_backward", bytes_read=2 * size, bytes_written=size, kernels=3),),
+        backward_weight=(Gemm(m=1, n=shapes.hidden, k=shapes.local, output_bytes=4),),
+        weights=(Weight(name="shared_expert.gate_weight", shape=(1, shapes.hidden), full_elements=shapes.hidden),),
+        saves=(SavedTensor(name="before_gate", size_bytes=size),),
+        scratch_forward_bytes=size,
+        scratch_backward_bytes=3 * size,
+        recompute_module="shared_experts",
+    )
+    return (*block, gate)
+
+
+def _dispatched_bytes(moe: MixtureOfExperts, shapes: Shapes) -> int:
+    """Bytes of the token copies that one rank sends to experts."""
+    return shapes.element * shapes.hidden * shapes.local * moe.top_k
+
+
+def _travel(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> tuple[Work, ...]:
+    """Collectives of dispatch, or of the way `back` in combine."""
+    work: list[Work] = []
+    if shapes.expert > 1:
+        work.append(_expert_collective(moe, shapes, back=back))
+    if shapes.expert_tensor > 1:
+        kind = CollectiveKind.REDUCE_SCATTER if back else CollectiveKind.ALL_GATHER
+        message = _dispatched_bytes(moe, shapes) * shapes.expert_tensor
+        work.append(Collective(kind=kind, group=Group.EXPERT_TENSOR, message_bytes=message))
+    return tuple(reversed(work)) if back else tuple(work)
+
+
+def _expert_collective(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> Collective:
+    """DeepEP sends a token once per rank that needs it: ep (1 - (1 - 1/ep)^top_k) copies on average."""
+    match shapes.software.expert_dispatch:
+        case ExpertDispatch.ALL_GATHER:
+            kind = CollectiveKind.REDUCE_SCATTER if back else CollectiveKind.ALL_GATHER
+            return Collective(kind=kind, group=Group.EXPERT, message_bytes=shapes.residual_bytes * shapes.expert)
+        case ExpertDispatch.DEEPEP:
+            ranks = shapes.expert * (1 - (1 - 1 / shapes.expert) ** moe.top_k)
+            message = round(shapes.residual_bytes * ranks)
+        case _:
+            message = _dispatched_bytes(moe, shapes)
+    return Collective(kind=CollectiveKind.ALL_TO_ALL, group=Group.EXPERT, message_bytes=message)
+
+
+def _permutation(moe: MixtureOfExperts, shapes: Shapes, *, backward: bool) -> ElementWise:
+    """One of the two permutations (dispatch, combine): half of their passes and launches."""
+    fused = shapes.software.permute_fusion
+    passes, kernels = PERMUTE_PASSES[fused][backward], DISPATCH_KERNELS[fused][backward]
+    moved = _dispatched_bytes(moe, shapes) * passes // 4
+    return ElementWise(name="permute", bytes_read=moved, bytes_written=moved, kernels=-(-kernels // 2))
+
+
+def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
+    """Sort tokens by expert and send them; keeps row maps and probabilities."""
+    received = shapes.element * shapes.hidden * rows
+    saves = [
+        SavedTensor(name="row_map", size_bytes=4 * shapes.local * (2 * moe.experts + 1)),
+        SavedTensor(name="probabilities", size_bytes=4 * rows),
+    ]
+    copied = shapes.software.dialect is Dialect.PRIMUS_TURBO and not shapes.software.permute_fusion
+    if copied and shapes.software.expert_dispatch is ExpertDispatch.ALL_TO_ALL:
+        saves.append(SavedTensor(name="permuted_tokens", size_bytes=_dispatched_bytes(moe, shapes)))
+    return Operation(
+        name="mlp.dispatch",
+        component="router",
+        forward=(_permutation(moe, shapes, backward=False), *_travel(moe, shapes, back=False)),
+        backward_input=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=True)),
+        saves=tuple(saves),
+        scratch_forward_bytes=3 * received,
+        scratch_backward_bytes=2 * shapes.residual_bytes + 3 * received,
+        recompute_module="moe",
+    )
+
+
+def _combine(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
+    """Send expert outputs back and add them up.
+
+    In forward the permuted tokens and the result of the all-to-all are still referenced beside the experts' output and
+    its unsorted copy, with the residual and the output of the block: the peak of most MoE jobs.
+    """
+    received = shapes.element * shapes.hidden * rows
+    return Operation(
+        name="mlp.combine",
+        component="router",
+        forward=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=False)),
+        backward_input=(_permutation(moe, shapes, backward=True), *_travel(moe, shapes, back=False)),
+        scratch_forward_bytes=4 * received + 2 * shapes.residual_bytes,
+        scratch_backward_bytes=2 * shapes.residual_bytes + 2 * received,
+        recompute_module="moe",
+    )
+
+
+def _experts(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[Operation, ...]:
+    width = moe.expert_ffn // shapes.expert_tensor
+    columns = (2 if moe.gated else 1) * width
+    full_columns = (2 if moe.gated else 1) * moe.expert_ffn
+    row = shapes.element * rows
+    activation = Operation(
+        name="mlp.experts.activation",
+        component="experts",
+        forward=(ElementWise(name="activation", bytes_read=row * columns, bytes_written=row * width),),
+        backward_input=(
+            ElementWise(name="activation_backward", bytes_read=row * (columns + width), bytes_written=row * columns),
+        ),
+        saves=(SavedTensor(name="input", size_bytes=row * columns),),
+        scratch_forward_bytes=row * width,
+        scratch_backward_bytes=shapes.residual_bytes + row * (width + columns),
+        recompute_module="moe",
+    )
+    first = _Matrix(
+        name="linear_fc1",
+        outputs=columns,
+        inputs=shapes.hidden,
+        full_outputs=full_columns,
+        full_inputs=shapes.hidden,
+        module="moe",
+    )
+    second = _Matrix(
+        name="linear_fc2",
+        outputs=shapes.hidden,
+        inputs=width,
+        full_outputs=shapes.hidden,
+        full_inputs=moe.expert_ffn,
+        module="moe_act",
+    )
+    return _grouped(first, moe, rows, shapes), activation, _grouped(second, moe, rows, shapes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Matrix:
+    """One of an expert's two linear layers."""
+
+    name: str
+    outputs: int
+    inputs: int
+    full_outputs: int
+    full_inputs: int
+    module: str
+
+
+def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
+    """A grouped linear layer of the local experts; keeps its input."""
+    local, outputs, inputs = moe.experts // shapes.expert, matrix.outputs, matrix.inputs
+    fused = shapes.software.expert_backend is ExpertBackend.GROUPED_FUSED
+    fmt = shapes.low_precision
+
+    def gemm(n: int, k: int) -> GroupedGemm:
+        return GroupedGemm(groups=local, m=rows, n=n, k=k, fused=fused, low_precision=fmt)
+
+    scratch = shapes.element * rows * (outputs + inputs)
+    if not shapes.software.gradient_accumulation_fusion:
+        scratch += shapes.element * local * outputs * inputs
+    return Operation(
+        name=f"mlp.experts.{matrix.name}",
+        component="experts",
+        forward=(*_cast_rows(rows * inputs, fmt), gemm(outputs, inputs)),
+        backward_input=(*_cast_rows(rows * outputs, fmt), gemm(inputs, outputs)),
+        backward_weight=_weight_gradient(matrix, local, rows, shapes, fused=fused),
+        weights=_expert_weights(matrix, moe, local),
+        saves=(SavedTensor(name="input", size_bytes=int(shapes.linear_input_bytes * rows * inputs)),),
+        scratch_forward_bytes=shapes.element * rows * outputs,
+        scratch_backward_bytes=shapes.residual_bytes + scratch,
+        recompute_module=matrix.module,
+    )
+
+
+def _cast_rows(elements: int, fmt: LowPrecision | None) -> tuple[Work, ...]:
+    if fmt is None:
+        return ()
+    return (
+        ElementWise(
+            name="quantize", bytes_read=CAST_BYTES_READ * elements, bytes_written=CAST_BYTES_WRITTEN * elements
+        ),
+    )
+
+
+def _weight_gradient(matrix: _Matrix, groups: int, rows: int, shapes: Shapes, *, fused: bool) -> tuple[Work, ...]:
+    accumulates = shapes.software.gradient_accumulation_fusion
+    product = GroupedGemm(
+        groups=groups,
+        m=rows,
+        n=matrix.outputs,
+        k=matrix.inputs,
+        weight_gradient=True,
+        output_bytes=4 if accumulates else 2,
+        fused=fused,
+        low_precision=shapes.low_precision,
+    )
+    if accumulates:
+        return (product,)
+    elements = groups * matrix.outputs * matrix.inputs
+    added = ElementWise(
+        name="accumulate_gradient",
+        bytes_read=ACCUMULATE_BYTES_READ * elements,
+        bytes_written=ACCUMULATE_BYTES_WRITTEN * elements,
+        kernels=groups,
+    )
+    return product, added
+
+
+def _expert_weights(matrix: _Matrix, moe: MixtureOfExperts, local: int) -> tuple[Weight, ...]:
+    def weight(suffix: str, shape: tuple[int, ...], elements: int) -> Weight:
+        return Weight(
+            name=f"experts.{matrix.name}.{suffix}",
+            shape=shape,
+            full_elements=elements,
+            copies=local,
+            full_copies=moe.experts,
+            active_copies=moe.top_k,
+            expert=True,
+        )
+
+    product = weight("weight", (matrix.outputs, matrix.inputs), matrix.full_outputs * matrix.full_inputs)
+    if not moe.bias:
+        return (product,)
+    return product, weight("bias", (matrix.outputs,), matrix.full_outputs)

@@ -1,0 +1,130 @@
+"""Per-device sizes that every layer of a job shares, in one small value.
+
+Layers are described from a `Shapes` and their own architecture only, so equal layers are described once.
+"""
+
+from dataclasses import dataclass
+
+from projector.job import Dialect, LowPrecision, NormKind, PositionKind, Software, TrainingJob
+from projector.parallelism import Layout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shapes:
+    """Sizes on one device for one micro batch."""
+
+    hidden: int
+    """Width of the residual stream."""
+    batch: int
+    """Sequences of a micro batch."""
+    sequence: int
+    """Tokens of a whole sequence."""
+    tokens: int
+    """Tokens that a device computes attention and MLP for: sequence x micro batch / context parallel."""
+    local: int
+    """Tokens of which a device keeps the residual stream: `tokens` / tensor parallel with sequence parallelism."""
+    tensor: int
+    """Tensor-parallel degree."""
+    sequence_parallel: bool
+    """Residual stream divided over tensor-parallel ranks."""
+    context: int
+    """Context-parallel degree."""
+    context_communication: str
+    """How context parallelism exchanges keys and values."""
+    expert: int
+    """Expert-parallel degree."""
+    expert_tensor: int
+    """Tensor-parallel degree inside experts."""
+    element: int
+    """Bytes of an activation element."""
+    norm: NormKind
+    """Kind of every norm."""
+    position: PositionKind
+    """How positions enter."""
+    max_position: int
+    """Rows of a learned position table."""
+    vocabulary: int
+    """Token table without padding."""
+    padded_vocabulary: int
+    """Token table with padding, all tensor-parallel ranks together."""
+    tied_embeddings: bool
+    """The output layer reuses the token table."""
+    low_precision: LowPrecision | None
+    """Format of the linear layers' GEMMs."""
+    software: Software
+    """Framework choices."""
+    routing_factor: float
+    """Rows that the busiest rank's experts receive over the balanced share."""
+
+    @property
+    def transformer_engine(self) -> bool:
+        """Norms run fused into the linear layer behind them."""
+        return self.software.dialect in (Dialect.MEGATRON_TE, Dialect.PRIMUS_TURBO)
+
+    @property
+    def residual_bytes(self) -> int:
+        """Bytes of the residual stream as one device keeps it: 2 l h in bf16."""
+        return self.element * self.local * self.hidden
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of the residual stream of all tensor-parallel ranks: 2 S h in bf16."""
+        return self.element * self.tokens * self.hidden
+
+    @property
+    def linear_input_bytes(self) -> float:
+        """Bytes of an element of a linear layer's kept input: the low-precision copy where there is one."""
+        return _KEPT_INPUT_BYTES[self.low_precision] if self.low_precision else float(self.element)
+
+
+_KEPT_INPUT_BYTES = {
+    LowPrecision.FP8: 1.0,
+    LowPrecision.FP8_BLOCK: 1.0 + 4 / 128,
+    LowPrecision.MXFP8: 1.0 + 1 / 32,
+    LowPrecision.MXFP6: 0.75 + 1 / 32,
+    LowPrecision.MXFP4: 0.5 + 1 / 32,
+    LowPrecision.NVFP4: 0.5 + 1 / 16,
+}
+"""Bytes an element with its share of the block scales: fp32 per 128 (DeepSeek-V3 recipe), E8M0 per 32 (OCP MX 1.0),
+E4M3 per 16 (NVFP4). Only the column-wise copy is kept (Transformer Engine 2.x `Linear`)."""
+
+
+def padded_vocabulary(job: TrainingJob) -> int:
+    """Token table padded to a multiple of `vocabulary_divisible_by` x tensor parallel (Megatron-LM tokenizer.py).
+
+    TorchTitan pads to whole rows per rank only.
+    """
+    titan = job.software.dialect is Dialect.TORCHTITAN
+    multiple = job.parallelism.tensor * (1 if titan else job.software.vocabulary_divisible_by)
+    return -(-job.model.vocabulary // multiple) * multiple
+
+
+def shapes_of(job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0) -> Shapes:
+    """Collect what layers need of job and layout.
+
+    `routing_factor` is the busiest rank's share of expert rows over the balanced one; it acts on dropless routing only.
+    """
+    tokens = job.batch.sequence_length * job.batch.micro // layout.context
+    return Shapes(
+        hidden=job.model.hidden,
+        batch=job.batch.micro,
+        sequence=job.batch.sequence_length,
+        tokens=tokens,
+        local=tokens // layout.tensor if layout.sequence_parallel else tokens,
+        tensor=layout.tensor,
+        sequence_parallel=layout.sequence_parallel,
+        context=layout.context,
+        context_communication=job.parallelism.context_communication,
+        expert=layout.expert,
+        expert_tensor=layout.expert_tensor,
+        element=job.precision.activation_bytes,
+        norm=job.model.norm,
+        position=job.model.position,
+        max_position=job.model.max_position,
+        vocabulary=job.model.vocabulary,
+        padded_vocabulary=padded_vocabulary(job),
+        tied_embeddings=job.model.tied_embeddings,
+        low_precision=job.precision.low_precision,
+        software=job.software,
+        routing_factor=1.0 if job.software.force_load_balancing else routing_factor,
+    )

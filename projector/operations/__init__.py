@@ -1,0 +1,35 @@
+"""The vocabulary in which a layer says what it does: work for the device, weights, and tensors kept for backward.
+
+`projector.layers` turns architecture and layout into ordered lists of `Operation`. Two readers consume the same list:
+`projector.costs` turns each piece of work into seconds, `projector.memory` replays what each operation keeps. So
+memory and time cannot disagree about what the job does.
+
+All shapes are those of one device and one micro batch. Backward is stated apart for inputs and weights, because
+pipeline schedules may separate the two.
+"""
+
+from projector.operations.operation import Operation, SavedTensor, Weight
+from projector.operations.work import (
+    AttentionKernel,
+    Collective,
+    CollectiveKind,
+    ElementWise,
+    Gemm,
+    Group,
+    GroupedGemm,
+    Work,
+)
+
+__all__ = [
+    "AttentionKernel",
+    "Collective",
+    "CollectiveKind",
+    "ElementWise",
+    "Gemm",
+    "Group",
+    "GroupedGemm",
+    "Operation",
+    "SavedTensor",
+    "Weight",
+    "Work",
+]

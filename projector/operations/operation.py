@@ -1,0 +1,77 @@
+"""An operation of a layer: its work, its weights and what it keeps for backward."""
+
+from dataclasses import dataclass
+from math import prod
+
+from projector.operations.work import Work
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weight:
+    """A parameter tensor, as one device holds it before data-parallel sharding."""
+
+    name: str
+    """Name within its layer, such as `linear_qkv.weight`."""
+    shape: tuple[int, ...]
+    """Shape on this device, with vocabulary padding, divided by (expert) tensor parallelism."""
+    full_elements: int
+    """Elements of the whole model's tensor without padding or division."""
+    copies: int = 1
+    """Tensors of this shape on the device, such as local experts."""
+    full_copies: int = 1
+    """Tensors of this kind in the whole model, such as all experts."""
+    padding_elements: int = 0
+    """Elements that vocabulary padding adds to the whole model's tensor."""
+    expert: bool = False
+    """Belongs to routed experts: replicated over the expert-data group instead of the data group."""
+    active_copies: int = 1
+    """Of `full_copies`, how many a token passes (top-k for experts); 0 for tables that are only looked up."""
+    trainable: bool = True
+    """Has gradient and optimizer state."""
+    shared: bool = False
+    """A second use of a tensor that another operation owns (tied embeddings on the same stage): not counted."""
+
+    @property
+    def elements(self) -> int:
+        """Elements on this device."""
+        return prod(self.shape) * self.copies
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavedTensor:
+    """An activation kept from forward until the same operation's backward."""
+
+    name: str
+    """What it is, such as `input` or `log_sum_exp`. Tensors that two operations share are listed by one of them."""
+    size_bytes: int
+    """Bytes on one device for one micro batch."""
+    checkpoint: bool = False
+    """It is what a recomputed module restarts from, so it stays when the module is recomputed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """One step of a layer. Its place in the layer's list is its place in time; backward runs the list in reverse."""
+
+    name: str
+    """Name within the layer, such as `self_attention.linear_qkv`."""
+    component: str
+    """Row of the component tree it belongs to: embedding, layer_norm, self_attention, mlp, router, experts,
+    shared_expert, final_norm, output_layer, loss, multi_token_prediction."""
+    forward: tuple[Work, ...] = ()
+    """Work of the forward pass, in order."""
+    backward_input: tuple[Work, ...] = ()
+    """Work of the backward pass towards the input, in order."""
+    backward_weight: tuple[Work, ...] = ()
+    """Work of the backward pass towards the weights; schedules may delay it."""
+    weights: tuple[Weight, ...] = ()
+    """Parameters used."""
+    saves: tuple[SavedTensor, ...] = ()
+    """What stays until this operation's backward."""
+    scratch_forward_bytes: int = 0
+    """Bytes alive only while the forward pass of this operation runs, its output included."""
+    scratch_backward_bytes: int = 0
+    """Bytes alive only while its backward pass runs, incoming and outgoing gradients included."""
+    recompute_module: str | None = None
+    """Megatron's name of the selective-recompute module it belongs to (core_attn, mlp, moe, moe_act, layernorm,
+    mla_up_proj, shared_experts); None for none."""

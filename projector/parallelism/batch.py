@@ -1,0 +1,64 @@
+"""How the global batch divides, and the fewest nodes that hold one copy of the model."""
+
+from math import gcd, lcm
+
+from projector.errors import BatchIndivisible
+from projector.job import MixtureOfExperts, Parallelism, Scaling, Target, TrainingJob
+
+
+def expert_tensor_degree(parallelism: Parallelism) -> int:
+    """Tensor-parallel degree inside experts; unset, it follows dense layers (Megatron-LM arguments.py)."""
+    return parallelism.tensor if parallelism.expert_tensor is None else parallelism.expert_tensor
+
+
+def has_experts(job: TrainingJob) -> bool:
+    """Whether any decoder layer routes tokens to experts."""
+    return any(isinstance(layer.feed_forward, MixtureOfExperts) for layer in set(job.model.layers))
+
+
+def replica_devices(job: TrainingJob) -> int:
+    """Devices of which every cluster must be a multiple: dense and expert groups both have to come out even."""
+    degrees = job.parallelism
+    dense = degrees.tensor * degrees.pipeline * degrees.context
+    if not has_experts(job):
+        return dense
+    return lcm(dense, expert_tensor_degree(degrees) * degrees.expert * degrees.pipeline)
+
+
+def minimum_nodes(job: TrainingJob, devices_per_node: int) -> int:
+    """Fewest whole nodes whose devices divide into the job's model-parallel groups; at least 1."""
+    replica = replica_devices(job)
+    return replica // gcd(replica, devices_per_node)
+
+
+def global_batch(job: TrainingJob, target: Target, data: int) -> int:
+    """Sequences per iteration on the target: as written, or grown with data parallelism under weak scaling."""
+    if target.scaling is Scaling.STRONG:
+        return job.batch.global_
+    degrees = job.parallelism
+    smallest = minimum_nodes(job, target.devices_per_node) * target.devices_per_node
+    base = smallest // (degrees.tensor * degrees.pipeline * degrees.context)
+    if job.batch.global_ * data % base:
+        raise BatchIndivisible(
+            f"global batch {job.batch.global_} for data parallel {base} does not grow to data parallel {data} evenly",
+            place="global_batch_size",
+            expected=f"a multiple of {base // gcd(base, data)}",
+        )
+    return job.batch.global_ * data // base
+
+
+def micro_batches(batch: int, micro: int, data: int) -> int:
+    """Micro batches per iteration and data-parallel rank.
+
+    Raises `BatchIndivisible` with the nearest batches that divide.
+    """
+    step = micro * data
+    if batch > 0 and batch % step == 0:
+        return batch // step
+    below = batch // step * step
+    nearest = f"{below} or {below + step}" if below > 0 else f"{step}"
+    raise BatchIndivisible(
+        f"global batch {batch} does not divide over micro batch {micro} x data parallel {data} = {step}",
+        place="global_batch_size",
+        expected=f"the nearest that does: {nearest}",
+    )

@@ -1,0 +1,130 @@
+"""The resolved layout: degrees, stages, and where the ranks of a group sit.
+
+Ranks are numbered as Megatron-LM numbers them by default, order `tp-cp-ep-dp-pp` (megatron/core/parallel_state.py):
+tensor-parallel neighbours first, pipeline stages last. Expert groups have their own numbering over the same ranks,
+`etp-ep-edp-pp`.
+"""
+
+from dataclasses import dataclass
+
+from projector.job import Sharding
+from projector.operations import Group
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chunk:
+    """A run of consecutive layers that one pipeline rank executes in one go (a virtual pipeline stage)."""
+
+    index: int
+    """Number of the model chunk on its rank, from 0."""
+    virtual_stage: int
+    """Place in the order in which a micro batch passes the chunks of all ranks, from 0."""
+    layer_ids: tuple[int, ...]
+    """Global indices of its decoder layers."""
+    embedding: bool
+    """It starts with the token table."""
+    output: bool
+    """It ends with the final norm, output layer and loss."""
+    mtp_layers: int
+    """Multi-token-prediction layers in it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """What the devices of one pipeline rank hold."""
+
+    rank: int
+    """Pipeline rank, from 0."""
+    chunks: tuple[Chunk, ...]
+    """Its model chunks, by index."""
+
+    @property
+    def layer_ids(self) -> tuple[int, ...]:
+        """Decoder layers of all chunks, by chunk."""
+        return tuple(layer for chunk in self.chunks for layer in chunk.layer_ids)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """How the ranks of one process group spread over nodes."""
+
+    size: int
+    """Ranks of the group."""
+    ranks_per_node: int
+    """Most ranks of the group on one node."""
+    nodes: int
+    """Nodes that the group touches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """Every degree resolved and checked against model and cluster."""
+
+    world: int
+    """Devices of the cluster."""
+    devices_per_node: int
+    """Devices of one host."""
+    tensor: int
+    """Tensor-parallel degree."""
+    pipeline: int
+    """Pipeline stages."""
+    virtual_pipeline: int
+    """Model chunks per stage."""
+    expert: int
+    """Expert-parallel degree."""
+    expert_tensor: int
+    """Tensor-parallel degree inside experts."""
+    context: int
+    """Context-parallel degree."""
+    data: int
+    """Data-parallel degree: world / (tensor x pipeline x context)."""
+    expert_data: int
+    """Copies of an expert: world / (expert_tensor x expert x pipeline)."""
+    sequence_parallel: bool
+    """Norms and residuals divided along the sequence; always False at tensor 1."""
+    sharding: Sharding
+    """What data parallelism divides."""
+    shard: int
+    """Ranks that share one copy of dense sharded state; context-parallel ranks count."""
+    expert_shard: int
+    """Ranks that share one copy of experts' sharded state."""
+    micro_batch: int
+    """Sequences per micro batch."""
+    global_batch: int
+    """Sequences per iteration over the cluster, after scaling."""
+    micro_batches: int
+    """Micro batches per iteration and data-parallel rank."""
+    stages: tuple[Stage, ...]
+    """Per pipeline rank, in order."""
+    tied_across_stages: bool
+    """First and last stage each hold the one token table and reduce its gradient together."""
+
+    def size(self, group: Group) -> int:
+        """Ranks of a process group."""
+        return self._size_and_stride(group)[0]
+
+    def placement(self, group: Group) -> Placement:
+        """How the group that holds rank 0 spreads over nodes."""
+        size, stride = self._size_and_stride(group)
+        if stride >= self.devices_per_node:
+            return Placement(size=size, ranks_per_node=1, nodes=size)
+        return Placement(
+            size=size,
+            ranks_per_node=min(size, -(-self.devices_per_node // stride)),
+            nodes=(size - 1) * stride // self.devices_per_node + 1,
+        )
+
+    def _size_and_stride(self, group: Group) -> tuple[int, int]:
+        """Ranks of a group and the distance between neighbours in the global numbering."""
+        per_stage = self.world // self.pipeline
+        found = {
+            Group.TENSOR: (self.tensor, 1),
+            Group.CONTEXT: (self.context, self.tensor),
+            Group.DATA: (self.data * self.context, self.tensor),
+            Group.EXPERT_TENSOR: (self.expert_tensor, 1),
+            Group.EXPERT: (self.expert, self.expert_tensor),
+            Group.EXPERT_DATA: (self.expert_data, self.expert_tensor * self.expert),
+            Group.PIPELINE: (self.pipeline, per_stage),
+            Group.EMBEDDING: (2, per_stage * (self.pipeline - 1)) if self.tied_across_stages else (1, 1),
+        }
+        return found[group]

@@ -1,0 +1,180 @@
+"""From stated degrees to a checked `Layout`."""
+
+from collections.abc import Iterator
+
+from projector.errors import LayoutImpossible
+from projector.job import Attention, DenseMLP, LatentAttention, MixtureOfExperts, Sharding, Target, TrainingJob
+from projector.parallelism import batch
+from projector.parallelism.layout import Layout, Stage
+from projector.parallelism.stages import V_SHAPED, place
+
+
+def resolve(job: TrainingJob, target: Target) -> Layout:
+    """Check the job's layout against model and cluster, and resolve every degree.
+
+    Raises `LayoutImpossible` when something does not divide and `BatchIndivisible` when the batch does not.
+    """
+    _check_degrees(job)
+    _check_cluster(job, target)
+    for what, size, degree, name in _divisions(job):
+        if size % degree:
+            raise LayoutImpossible(
+                f"{size} {what} do not divide over {degree}", place=name, expected=f"a divisor of {size}"
+            )
+    _check_key_value_heads(job)
+    stages = place(job)
+    layout = _assemble(job, target, stages)
+    _check_schedule(job, layout)
+    return layout
+
+
+def _check_degrees(job: TrainingJob) -> None:
+    degrees = job.parallelism
+    stated = {
+        "tensor_model_parallel_size": degrees.tensor,
+        "pipeline_model_parallel_size": degrees.pipeline,
+        "virtual_pipeline_model_parallel_size": degrees.virtual_pipeline,
+        "expert_model_parallel_size": degrees.expert,
+        "expert_tensor_parallel_size": batch.expert_tensor_degree(degrees),
+        "context_parallel_size": degrees.context,
+        "micro_batch_size": job.batch.micro,
+        "seq_length": job.batch.sequence_length,
+    }
+    for name, value in stated.items():
+        if value < 1:
+            raise LayoutImpossible(f"{value} is not a size", place=name, expected="1 or more")
+    if degrees.expert > 1 and not batch.has_experts(job):
+        raise LayoutImpossible(
+            f"expert parallel {degrees.expert} for a model without experts",
+            place="expert_model_parallel_size",
+            expected="1",
+        )
+
+
+def _check_cluster(job: TrainingJob, target: Target) -> None:
+    degrees = job.parallelism
+    if target.nodes < 1 or target.devices_per_node < 1:
+        raise LayoutImpossible(
+            f"{target.nodes} node(s) with {target.devices_per_node} GPU(s)", place="nodes", expected="at least 1 each"
+        )
+    fewest = batch.minimum_nodes(job, target.devices_per_node)
+    dense = degrees.tensor * degrees.pipeline * degrees.context
+    experts = batch.expert_tensor_degree(degrees) * degrees.expert * degrees.pipeline
+    groups = [("TP x PP x CP", dense)]
+    if batch.has_experts(job):
+        groups.append(("ETP x EP x PP", experts))
+    for name, size in groups:
+        if target.devices % size:
+            raise LayoutImpossible(
+                f"{target.devices} GPUs ({target.nodes} x {target.devices_per_node}) are not a multiple of"
+                f" {name} = {size}",
+                place="nodes",
+                expected=f"a multiple of {fewest} node(s)",
+            )
+
+
+def _divisions(job: TrainingJob) -> Iterator[tuple[str, int, int, str]]:
+    """What must divide: (what, size, degree, option) for each distinct layer and for the sequence."""
+    degrees = job.parallelism
+    tensor, tensor_name = degrees.tensor, "tensor_model_parallel_size"
+    for layer in dict.fromkeys(job.model.layers):
+        if isinstance(layer.mixer, Attention | LatentAttention):
+            yield "attention heads", layer.mixer.heads, tensor, tensor_name
+        if isinstance(layer.feed_forward, DenseMLP):
+            yield "MLP columns", layer.feed_forward.ffn, tensor, tensor_name
+        if isinstance(layer.feed_forward, MixtureOfExperts):
+            experts, expert_tensor = layer.feed_forward, batch.expert_tensor_degree(degrees)
+            yield "experts", experts.experts, degrees.expert, "expert_model_parallel_size"
+            yield "expert columns", experts.expert_ffn, expert_tensor, "expert_tensor_parallel_size"
+            yield "shared expert columns", experts.shared_ffn, tensor, tensor_name
+    sequence = job.batch.sequence_length
+    if degrees.context > 1:
+        yield "tokens of a sequence", sequence, 2 * degrees.context, "context_parallel_size (x 2, load balanced)"
+    if degrees.sequence_parallel:
+        yield "tokens of a sequence", sequence // degrees.context, tensor, f"{tensor_name} (sequence parallel)"
+
+
+def _check_key_value_heads(job: TrainingJob) -> None:
+    """Fewer key/value heads than tensor ranks are replicated; both must divide one way or the other."""
+    tensor = job.parallelism.tensor
+    for layer in dict.fromkeys(job.model.layers):
+        if isinstance(layer.mixer, Attention):
+            heads = layer.mixer.key_value_heads
+            if heads % tensor and tensor % heads:
+                raise LayoutImpossible(
+                    f"{heads} key/value heads and tensor parallel {tensor}: neither divides the other",
+                    place="tensor_model_parallel_size",
+                    expected=f"a divisor or multiple of {heads}",
+                )
+
+
+def _assemble(job: TrainingJob, target: Target, stages: tuple[Stage, ...]) -> Layout:
+    degrees = job.parallelism
+    expert_tensor = batch.expert_tensor_degree(degrees)
+    data = target.devices // (degrees.tensor * degrees.pipeline * degrees.context)
+    experts = batch.has_experts(job)
+    expert_data = target.devices // (expert_tensor * degrees.expert * degrees.pipeline) if experts else data
+    shard, expert_shard = _shard_degrees(job, data * degrees.context, expert_data)
+    total = batch.global_batch(job, target, data)
+    return Layout(
+        world=target.devices,
+        devices_per_node=target.devices_per_node,
+        tensor=degrees.tensor,
+        pipeline=degrees.pipeline,
+        virtual_pipeline=len(stages[0].chunks),
+        expert=degrees.expert,
+        expert_tensor=expert_tensor,
+        context=degrees.context,
+        data=data,
+        expert_data=expert_data,
+        sequence_parallel=degrees.sequence_parallel and degrees.tensor > 1,
+        sharding=degrees.sharding,
+        shard=shard,
+        expert_shard=expert_shard,
+        micro_batch=job.batch.micro,
+        global_batch=total,
+        micro_batches=batch.micro_batches(total, job.batch.micro, data),
+        stages=stages,
+        tied_across_stages=job.model.tied_embeddings and _table_on_two_ranks(stages),
+    )
+
+
+def _table_on_two_ranks(stages: tuple[Stage, ...]) -> bool:
+    """Whether embedding and output layer sit on different pipeline ranks."""
+    holders = {stage.rank for stage in stages for chunk in stage.chunks if chunk.embedding or chunk.output}
+    return len(holders) > 1
+
+
+def _shard_degrees(job: TrainingJob, dense: int, experts: int) -> tuple[int, int]:
+    """Ranks that share sharded state, dense and expert; all that hold the same weights unless hybrid sharding."""
+    if job.parallelism.sharding is Sharding.NONE:
+        return 1, 1
+    stated = job.parallelism.shard_degree
+    if stated is None:
+        return dense, experts
+    if stated < 1 or dense % stated:
+        raise LayoutImpossible(
+            f"shard degree {stated} does not divide the {dense} ranks with the same weights",
+            place="data_parallel_shard_degree",
+            expected=f"a divisor of {dense}",
+        )
+    copies = dense // stated
+    return stated, experts // copies if experts % copies == 0 else experts
+
+
+def _check_schedule(job: TrainingJob, layout: Layout) -> None:
+    if layout.virtual_pipeline == 1 or job.schedule in V_SHAPED:
+        return
+    if layout.pipeline == 1:
+        raise LayoutImpossible(
+            f"{layout.virtual_pipeline} model chunks without pipeline parallelism",
+            place="virtual_pipeline_model_parallel_size",
+            expected="pipeline_model_parallel_size above 1",
+        )
+    if layout.micro_batches % layout.pipeline:
+        raise LayoutImpossible(
+            f"{layout.micro_batches} micro batches with pipeline parallel {layout.pipeline} and"
+            f" {layout.virtual_pipeline} model chunks",
+            place="virtual_pipeline_model_parallel_size",
+            expected=f"a multiple of {layout.pipeline} micro batches (interleaved schedule)",
+        )

@@ -1,0 +1,9 @@
+"""The time half of the answer: how long an iteration takes, and where the time goes.
+
+Layers' operations become passes (`passes`), passes model chunks (`stages`), chunks a pipeline phase
+(`projector.schedule`); gradients, optimizer and weights end the iteration (`data_parallel`, `tail`).
+"""
+
+from projector.performance.project import project_performance
+
+__all__ = ["project_performance"]

@@ -1,0 +1,159 @@
+"""The time of one pass of one micro batch through some operations, split into the parts that a waterfall shows.
+
+What overlaps with what is decided here and in `data_parallel`, by these rules:
+
+- Work of one rank runs one piece after the other; expert- and tensor-parallel collectives are exposed.
+- Tensor-parallel overlap (user buffers, async TP) leaves the first of `tensor` pieces exposed, and slows the GEMMs
+  that run beside the others.
+- Ring exchange of context parallelism runs beside the attention kernels of all steps but the first.
+- The host launches ahead of the device; a pass takes the longer of the two (`host-bound`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from projector.costs import CostModel
+from projector.job import Software
+from projector.operations import (
+    AttentionKernel,
+    Collective,
+    CollectiveKind,
+    ElementWise,
+    Gemm,
+    Group,
+    GroupedGemm,
+    Work,
+)
+
+_OVERLAP_SLOWDOWN = 0.15
+"""Share of an overlapped tensor-parallel collective by which the GEMMs beside it are slowed (fitted on
+NVIDIA/dgxc-benchmarking's runs with user buffers)."""
+
+RECOMPUTE = "recomputation"
+"""Waterfall part of work that backward does again."""
+HOST = "host-bound launches"
+"""Waterfall part of time in which the device waits for the host."""
+
+CallKey: TypeAlias = tuple[Group, CollectiveKind]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traffic:
+    """Calls of one collective over one group."""
+
+    message_bytes: float = 0.0
+    """Bytes of all messages."""
+    seconds: float = 0.0
+    """Time if nothing overlapped."""
+    exposed_seconds: float = 0.0
+    """Time that lengthens the pass."""
+
+    def scaled(self, count: float) -> "Traffic":
+        """`count` times as many."""
+        return Traffic(
+            message_bytes=self.message_bytes * count,
+            seconds=self.seconds * count,
+            exposed_seconds=self.exposed_seconds * count,
+        )
+
+    def plus(self, other: "Traffic") -> "Traffic":
+        """Both together."""
+        return Traffic(
+            message_bytes=self.message_bytes + other.message_bytes,
+            seconds=self.seconds + other.seconds,
+            exposed_seconds=self.exposed_seconds + other.exposed_seconds,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassTime:
+    """Seconds of a pass by part, and its communication."""
+
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by waterfall part; they add up to the pass."""
+    traffic: Mapping[CallKey, Traffic] = field(default_factory=dict)
+    """Communication by group and collective."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the pass."""
+        return sum(self.parts.values())
+
+    def scaled(self, count: float) -> "PassTime":
+        """`count` passes one after the other."""
+        return PassTime(
+            parts={name: seconds * count for name, seconds in self.parts.items()},
+            traffic={key: calls.scaled(count) for key, calls in self.traffic.items()},
+        )
+
+    def plus(self, *others: "PassTime") -> "PassTime":
+        """This pass and others one after the other."""
+        parts, traffic = dict(self.parts), dict(self.traffic)
+        for other in others:
+            for name, seconds in other.parts.items():
+                parts[name] = parts.get(name, 0.0) + seconds
+            for key, calls in other.traffic.items():
+                traffic[key] = traffic[key].plus(calls) if key in traffic else calls
+        return PassTime(parts=parts, traffic=traffic)
+
+    def renamed(self, name: str) -> "PassTime":
+        """The same time as one part, communication kept."""
+        return PassTime(parts={name: self.seconds} if self.parts else {}, traffic=self.traffic)
+
+    def at_least(self, seconds: float, name: str) -> "PassTime":
+        """Lengthened to `seconds` by a part called `name`, if it is shorter."""
+        missing = seconds - self.seconds
+        return self.plus(PassTime(parts={name: missing})) if missing > 0 else self
+
+
+NOTHING = PassTime()
+"""A pass that does nothing."""
+
+
+def exposed_part(group: Group) -> str:
+    """Waterfall part of exposed communication over a group."""
+    return f"exposed {group.value.replace('_', '-')}-parallel communication"
+
+
+def pass_time(works: Iterable[Work], costs: CostModel, software: Software) -> PassTime:
+    """Time of the works of one operation and direction, in order."""
+    works = tuple(works)
+    attention = sum(costs.seconds(work) for work in works if isinstance(work, AttentionKernel))
+    parts: dict[str, float] = {}
+    traffic: dict[CallKey, Traffic] = {}
+    for work in works:
+        seconds = costs.seconds(work)
+        if not seconds:
+            continue
+        if isinstance(work, Collective):
+            exposed = _exposed(work, seconds, attention, costs, software)
+            key = work.group, work.kind
+            call = Traffic(message_bytes=work.message_bytes, seconds=seconds, exposed_seconds=exposed)
+            traffic[key] = traffic[key].plus(call) if key in traffic else call
+            name, seconds = exposed_part(work.group), exposed
+        else:
+            name = _PART_OF[type(work)]
+        parts[name] = parts.get(name, 0.0) + seconds
+    return PassTime(parts=parts, traffic=traffic)
+
+
+def _exposed(work: Collective, seconds: float, attention: float, costs: CostModel, software: Software) -> float:
+    """Seconds of a collective that lengthen the pass."""
+    size = costs.layout.placement(work.group).size
+    if work.group is Group.TENSOR and software.overlap_tensor_parallel:
+        return seconds / size + _OVERLAP_SLOWDOWN * seconds
+    if work.group is Group.CONTEXT and work.kind is CollectiveKind.SEND_RECV:
+        return max(0.0, seconds - attention * (size - 1) / size)
+    return seconds
+
+
+_PART_OF: dict[type, str] = {
+    Gemm: "matrix products",
+    GroupedGemm: "expert matrix products",
+    AttentionKernel: "attention",
+    ElementWise: "element-wise work",
+}
+
+WORKING = frozenset({_PART_OF[Gemm], _PART_OF[GroupedGemm], _PART_OF[AttentionKernel]})
+"""Waterfall parts that draw full power."""

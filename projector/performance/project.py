@@ -1,0 +1,275 @@
+"""From a laid-out job to the time half of the answer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import log2
+
+from projector.catalog import Device, peak_format
+from projector.costs import CostModel, HardwareOverrides
+from projector.costs.figures import TERA
+from projector.errors import ConfigurationError, InputError
+from projector.job import Schedule, Target, TrainingJob
+from projector.layers import recomputed_layers, shapes_of
+from projector.operations import CollectiveKind, Group
+from projector.parallelism import Layout, resolve
+from projector.parallelism.stages import V_SHAPED
+from projector.performance.clock import settled
+from projector.performance.passes import NOTHING, PassTime, Traffic
+from projector.performance.stages import BlockTime, BlockTimes
+from projector.performance.tail import STEP, stage_tail
+from projector.projection import (
+    CommunicationTotal,
+    ComparedSchedule,
+    LayerTime,
+    PerformanceProjection,
+    ScheduleResult,
+    StageTime,
+    WaterfallStep,
+)
+from projector.schedule import AVAILABLE, PipelineTime, framework_schedule, in_flight, order, pipeline_time
+
+BUBBLE = "pipeline bubble"
+"""Waterfall part of waiting for other stages."""
+TRANSFERS = "exposed pipeline-parallel communication"
+"""Waterfall part of sends between stages."""
+STRAGGLERS = "stragglers"
+"""Waterfall part of waiting for the slowest of many nodes."""
+_STRAGGLER_SHARE = {False: 0.002, True: 0.0045}
+"""Growth of a step with each doubling of the nodes, without and with a pipeline, whose stages wait for each other every
+micro batch (fitted on NVIDIA/dgxc-benchmarking's ladders, 8 to 2,048 H100, groups with an even hash)."""
+_INTERLEAVED_EXPOSURE = 0.7
+"""Share of a send that interleaving leaves exposed: it overlaps sends with compute (fitted on
+NVIDIA/dgxc-benchmarking's ladders)."""
+_CLOCK_PASSES = 3
+"""Projections until the clock and the step that it depends on agree to a per mille."""
+_STEADY_GROUPS = 4
+"""Groups of micro batches after which activations in flight no longer grow."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Pipeline:
+    """Everything about the pipeline phase that does not depend on the schedule's name."""
+
+    chunks: tuple[tuple[BlockTime, ...], ...]
+    """By rank and chunk."""
+    transfers: tuple[float, ...]
+    """Seconds of a send between a rank and the next."""
+    tail: PassTime
+    """The slowest stage's end of the iteration."""
+
+    def time(self, schedule: Schedule, micro_batches: int) -> PipelineTime:
+        """Longest path of a schedule."""
+        exposure = _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
+        return pipeline_time(
+            schedule,
+            len(self.chunks[0]),
+            micro_batches,
+            [[chunk.durations for chunk in rank] for rank in self.chunks],
+            [seconds * exposure for seconds in self.transfers],
+            blocking=True,
+        )
+
+
+def project_performance(  # noqa: PLR0913 - what decides the time of a job
+    job: TrainingJob,
+    target: Target,
+    layout: Layout,
+    device: Device,
+    *,
+    schedule: str = "auto",
+    backend: str = "analytical",
+    overrides: HardwareOverrides | None = None,
+    peak_allocated_bytes: Callable[[Schedule], int] | None = None,
+) -> PerformanceProjection:
+    """Project iteration time, throughput and their parts.
+
+    `schedule` is `auto` (what the framework would run), `all` (the same, beside every other schedule that the layout
+    allows) or a `Schedule` by name. `overrides` replace the catalog's links. `peak_allocated_bytes` tells the peak of a
+    compared schedule; without it 0 stands there.
+
+    Raises `NotAvailable` for schedules, GEMM backends and formats that are not offered or figures that nobody knows.
+    """
+    chosen = _chosen(job, schedule)
+    layout = _placed(job, target, layout, chosen)
+    settled_device = device
+    for _ in range(_CLOCK_PASSES if device.idle_power_share is not None else 1):
+        costs = CostModel(settled_device, layout, software=job.software, backend=backend, overrides=overrides)
+        blocks = BlockTimes(job, layout, costs)
+        pipeline = _pipeline(job, layout, costs, blocks)
+        time = pipeline.time(chosen, layout.micro_batches)
+        parts, traffic = _waterfall(pipeline, time, layout, device)
+        settled_device = settled(device, parts)
+    iteration = sum(parts.values())
+    flops = sum(chunk.forward_flops for rank in pipeline.chunks for chunk in rank)
+    achieved = 3 * flops * layout.micro_batches / layout.pipeline / iteration / TERA
+    peak = device.peak_tflops.get(peak_format(job.precision.low_precision), 0.0)
+    return PerformanceProjection(
+        iteration_seconds=iteration,
+        tokens_per_second_per_device=layout.global_batch * job.batch.sequence_length / iteration / target.devices,
+        tflops_per_device=achieved,
+        mfu=achieved / peak if peak else 0.0,
+        mfu_base_tflops=peak,
+        bubble_ratio=_bubble_ratio(time),
+        waterfall=tuple(WaterfallStep(name=name, seconds=seconds) for name, seconds in parts.items()),
+        communication=_communication(traffic),
+        schedule=_schedule_result(chosen, time, layout),
+        compared_schedules=tuple(_compared(job, target, layout, costs, peak_allocated_bytes))
+        if schedule == "all"
+        else (),
+        layer_times=_layer_times(job, layout, blocks),
+    )
+
+
+def _chosen(job: TrainingJob, name: str) -> Schedule:
+    if name in {"auto", "all"}:
+        return framework_schedule(job.parallelism, job.schedule)
+    try:
+        return Schedule(name)
+    except ValueError:
+        known = ", ".join(("auto", "all", *(known.value for known in Schedule)))
+        raise ConfigurationError(f"{name!r}", place="pipeline schedule", expected=f"one of {known}") from None
+
+
+def _placed(job: TrainingJob, target: Target, layout: Layout, schedule: Schedule) -> Layout:
+    """The layout with layers where a schedule wants them: along the ranks, or down and up again."""
+    if (schedule in V_SHAPED) is (job.schedule in V_SHAPED):
+        return layout
+    return resolve(replace(job, schedule=schedule), target)
+
+
+def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockTimes) -> _Pipeline:
+    chunks = tuple(tuple(blocks.chunk(chunk) for chunk in stage.chunks) for stage in layout.stages)
+    tails = [stage_tail(job, layout, costs, rank) for rank in chunks]
+    return _Pipeline(
+        chunks=chunks,
+        transfers=_transfers(job, layout, costs),
+        tail=max(tails, key=lambda tail: tail.seconds),
+    )
+
+
+def _transfers(job: TrainingJob, layout: Layout, costs: CostModel) -> tuple[float, ...]:
+    """Seconds of sending the residual stream from each rank to the next, the last to the first."""
+    if layout.pipeline == 1:
+        return (0.0,)
+    message = shapes_of(job, layout).residual_bytes
+    step = layout.world // layout.pipeline
+    nodes = [rank * step // layout.devices_per_node for rank in range(layout.pipeline)]
+    crosses = [
+        node != following or step >= layout.devices_per_node
+        for node, following in zip(nodes, (*nodes[1:], nodes[0]), strict=True)
+    ]
+    return tuple(costs.network.pair_seconds(message, crosses_nodes=crossing) for crossing in crosses)
+
+
+def _waterfall(
+    pipeline: _Pipeline, time: PipelineTime, layout: Layout, device: Device
+) -> tuple[dict[str, float], dict[tuple[Group, CollectiveKind], Traffic]]:
+    """Parts of the iteration on the busiest stage, and its communication; the parts add up to the iteration."""
+    rank = max(range(layout.pipeline), key=lambda index: time.busy[index] + time.sending[index])
+    passes = NOTHING.plus(
+        *(
+            one
+            for chunk in pipeline.chunks[rank]
+            for one in (chunk.forward, chunk.backward_input, chunk.backward_weight)
+        )
+    ).scaled(layout.micro_batches)
+    parts = dict(passes.parts)
+    traffic = dict(passes.plus(pipeline.tail).traffic)
+    if layout.pipeline > 1:
+        parts[TRANSFERS] = time.sending[rank]
+        parts[BUBBLE] = time.seconds - time.busy[rank] - time.sending[rank]
+    for name, seconds in pipeline.tail.parts.items():
+        parts[name] = parts.get(name, 0.0) + seconds
+    if device.step_overhead_seconds:
+        parts[STEP] = device.step_overhead_seconds
+    nodes = layout.world / layout.devices_per_node
+    if nodes > 1:
+        parts[STRAGGLERS] = _STRAGGLER_SHARE[layout.pipeline > 1] * log2(nodes) * sum(parts.values())
+    return parts, traffic
+
+
+def _bubble_ratio(time: PipelineTime) -> float:
+    ranks = len(time.busy)
+    waiting = sum(time.seconds - busy - sending for busy, sending in zip(time.busy, time.sending, strict=True))
+    return max(0.0, waiting / (ranks * time.seconds))
+
+
+def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> tuple[CommunicationTotal, ...]:
+    return tuple(
+        CommunicationTotal(
+            group=group.value,
+            collective=kind.value,
+            message_bytes=round(calls.message_bytes),
+            seconds=calls.seconds,
+            exposed_seconds=calls.exposed_seconds,
+        )
+        for (group, kind), calls in sorted(traffic.items())
+    )
+
+
+def _schedule_result(schedule: Schedule, time: PipelineTime, layout: Layout) -> ScheduleResult:
+    count = min(layout.micro_batches, _STEADY_GROUPS * layout.pipeline + layout.micro_batches % layout.pipeline)
+    peaks = in_flight(order(schedule, layout.pipeline, layout.virtual_pipeline, count))
+    return ScheduleResult(
+        name=schedule.value,
+        stages=tuple(
+            StageTime(
+                stage=rank,
+                busy_seconds=time.busy[rank],
+                bubble_seconds=max(0.0, time.seconds - time.busy[rank] - time.sending[rank]),
+                peak_in_flight=peaks[rank].weight / layout.virtual_pipeline,
+            )
+            for rank in range(layout.pipeline)
+        ),
+    )
+
+
+def _compared(
+    job: TrainingJob,
+    target: Target,
+    layout: Layout,
+    costs: CostModel,
+    peak_allocated_bytes: Callable[[Schedule], int] | None,
+) -> list[ComparedSchedule]:
+    """Every schedule that the layout allows, fastest first."""
+    found = []
+    for schedule in AVAILABLE:
+        try:
+            order(schedule, layout.pipeline, layout.virtual_pipeline, layout.micro_batches)
+            placed = _placed(job, target, layout, schedule)
+        except InputError:
+            continue
+        pipeline = _pipeline(job, placed, costs, BlockTimes(job, placed, costs))
+        time = pipeline.time(schedule, layout.micro_batches)
+        found.append(
+            ComparedSchedule(
+                name=schedule.value,
+                iteration_seconds=sum(_waterfall(pipeline, time, placed, costs.device)[0].values()),
+                bubble_ratio=_bubble_ratio(time),
+                peak_allocated_bytes=peak_allocated_bytes(schedule) if peak_allocated_bytes else 0,
+            )
+        )
+    return sorted(found, key=lambda one: one.iteration_seconds)
+
+
+def _layer_times(job: TrainingJob, layout: Layout, blocks: BlockTimes) -> tuple[LayerTime, ...]:
+    """By kind of layer; the average where some layers of a kind are recomputed and others are not."""
+    kinds: dict[str, list[BlockTime]] = {}
+    for stage in layout.stages:
+        for chunk in stage.chunks:
+            again = recomputed_layers(job.recompute, chunk.layer_ids)
+            ends = [blocks.embedding()] if chunk.embedding else []
+            ends += [blocks.output()] if chunk.output else []
+            ends += [blocks.multi_token_prediction()] * chunk.mtp_layers
+            layers = [blocks.layer(job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
+            for block in (*ends, *layers):
+                kinds.setdefault(block.name, []).append(block)
+    return tuple(
+        LayerTime(
+            name=name,
+            count=len(held),
+            forward_seconds=sum(block.forward.seconds for block in held) / len(held),
+            backward_seconds=sum(block.backward.seconds for block in held) / len(held),
+        )
+        for name, held in kinds.items()
+    )

@@ -1,0 +1,197 @@
+"""Time of layers and of the model chunks that pipeline ranks hold."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from projector.costs import CostModel
+from projector.job import DecoderLayer, MixtureOfExperts, Sharding, TrainingJob
+from projector.layers import (
+    embedding_operations,
+    is_recomputed,
+    layer_operations,
+    mtp_operations,
+    output_operations,
+    recomputed_layers,
+    recomputed_modules,
+)
+from projector.operations import Collective, ElementWise, Operation
+from projector.parallelism import Chunk, Layout
+from projector.performance.data_parallel import NO_PARAMETERS, Communicator, Held, sharded_layer
+from projector.performance.host import launch_seconds
+from projector.performance.passes import HOST, NOTHING, RECOMPUTE, PassTime, pass_time
+from projector.schedule import ChunkDurations
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockTime:
+    """One micro batch through one layer, or through the model chunk that layers make up."""
+
+    name: str
+    """Kind of layer, for the report."""
+    forward: PassTime = NOTHING
+    """Forward pass."""
+    backward_input: PassTime = NOTHING
+    """Backward pass towards the input, recomputation included."""
+    backward_weight: PassTime = NOTHING
+    """Backward pass towards the weights."""
+    held: Held = NO_PARAMETERS
+    """Parameters on the device."""
+    forward_flops: float = 0.0
+    """Floating-point operations of matrix products and attention in the forward pass, causal ones counted once."""
+    host_forward_seconds: float = 0.0
+    """Time that the host needs to launch the forward pass."""
+    host_backward_seconds: float = 0.0
+    """Time that the host needs to launch the backward pass."""
+
+    def plus(self, others: Iterable["BlockTime"]) -> "BlockTime":
+        """This block and others one after the other, under this block's name."""
+        blocks = (self, *others)
+        return BlockTime(
+            name=self.name,
+            forward=NOTHING.plus(*(block.forward for block in blocks)),
+            backward_input=NOTHING.plus(*(block.backward_input for block in blocks)),
+            backward_weight=NOTHING.plus(*(block.backward_weight for block in blocks)),
+            held=Held(
+                dense=sum(block.held.dense for block in blocks), expert=sum(block.held.expert for block in blocks)
+            ),
+            forward_flops=sum(block.forward_flops for block in blocks),
+            host_forward_seconds=sum(block.host_forward_seconds for block in blocks),
+            host_backward_seconds=sum(block.host_backward_seconds for block in blocks),
+        )
+
+    @property
+    def backward(self) -> PassTime:
+        """The whole backward pass."""
+        return self.backward_input.plus(self.backward_weight)
+
+    @property
+    def durations(self) -> ChunkDurations:
+        """What a schedule needs."""
+        return ChunkDurations(
+            forward=self.forward.seconds,
+            backward_input=self.backward_input.seconds,
+            backward_weight=self.backward_weight.seconds,
+        )
+
+    def host_bound(self) -> "BlockTime":
+        """Lengthened where the host cannot launch as fast as the device works."""
+        missing = max(0.0, self.host_backward_seconds - self.backward.seconds)
+        share = self.backward_input.seconds / (self.backward.seconds or 1.0)
+        return BlockTime(
+            name=self.name,
+            forward=self.forward.at_least(self.host_forward_seconds, HOST),
+            backward_input=self.backward_input.at_least(self.backward_input.seconds + missing * share, HOST),
+            backward_weight=self.backward_weight.at_least(self.backward_weight.seconds + missing * (1 - share), HOST),
+            held=self.held,
+            forward_flops=self.forward_flops,
+            host_forward_seconds=self.host_forward_seconds,
+            host_backward_seconds=self.host_backward_seconds,
+        )
+
+
+class BlockTimes:
+    """Times of a job's layers and chunks; distinct layers are costed once."""
+
+    def __init__(self, job: TrainingJob, layout: Layout, costs: CostModel) -> None:
+        """Everything that decides the time of a layer."""
+        self._job = job
+        self._layout = layout
+        self._costs = costs
+        self._modules = recomputed_modules(job.recompute)
+        self._communicator = Communicator(costs=costs, layout=layout, precision=job.precision)
+        self._layers: dict[tuple[DecoderLayer, bool], BlockTime] = {}
+        self._ends: dict[str, BlockTime] = {}
+
+    def chunk(self, chunk: Chunk) -> BlockTime:
+        """Time of a model chunk: its layers and ends, and the host that feeds them."""
+        again = recomputed_layers(self._job.recompute, chunk.layer_ids)
+        blocks = [self.layer(self._job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
+        if chunk.embedding:
+            blocks.append(self.embedding())
+        blocks += [self.multi_token_prediction()] * chunk.mtp_layers
+        if chunk.output:
+            blocks.append(self.output())
+        return BlockTime(name="chunk").plus(blocks).host_bound()
+
+    def layer(self, layer: DecoderLayer, *, recomputed: bool) -> BlockTime:
+        """Time of a decoder layer, all of it recomputed or what selective recomputation says."""
+        key = layer, recomputed
+        if key not in self._layers:
+            name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
+            operations = layer_operations(layer, self._job, self._layout)
+            self._layers[key] = self._block(name, operations, recomputed=recomputed)
+        return self._layers[key]
+
+    def embedding(self) -> BlockTime:
+        """Time of the token table."""
+        return self._end("embedding")
+
+    def output(self) -> BlockTime:
+        """Time of final norm, output layer and loss."""
+        return self._end("output and loss")
+
+    def multi_token_prediction(self) -> BlockTime:
+        """Time of one multi-token-prediction layer."""
+        return self._end("multi-token prediction")
+
+    def _end(self, name: str) -> BlockTime:
+        makers = {
+            "embedding": embedding_operations,
+            "output and loss": output_operations,
+            "multi-token prediction": mtp_operations,
+        }
+        if name not in self._ends:
+            self._ends[name] = self._block(name, makers[name](self._job, self._layout), recomputed=False)
+        return self._ends[name]
+
+    def _block(self, name: str, operations: tuple[Operation, ...], *, recomputed: bool) -> BlockTime:
+        costs, software = self._costs, self._job.software
+        forwards = [pass_time(operation.forward, costs, software) for operation in operations]
+        again = [
+            forward.renamed(RECOMPUTE)
+            for operation, forward in zip(operations, forwards, strict=True)
+            if recomputed or is_recomputed(operation, self._modules)
+        ]
+        forward = NOTHING.plus(*forwards)
+        backward_input = NOTHING.plus(
+            *(pass_time(operation.backward_input, costs, software) for operation in operations), *again
+        )
+        backward_weight = NOTHING.plus(
+            *(pass_time(operation.backward_weight, costs, software) for operation in operations)
+        )
+        held = held_by(operations)
+        if self._layout.sharding is Sharding.PARAMETERS:
+            backward = backward_input.seconds + backward_weight.seconds
+            gathered = sharded_layer(self._communicator, held, compute_seconds=forward.seconds, backward=False)
+            scattered = sharded_layer(self._communicator, held, compute_seconds=backward, backward=True)
+            forward, backward_input = forward.plus(gathered), backward_input.plus(scattered)
+        host_forward, host_backward = launch_seconds(operations, costs.device, self._modules, recomputed=recomputed)
+        return BlockTime(
+            name=name,
+            forward=forward,
+            backward_input=backward_input,
+            backward_weight=backward_weight,
+            held=held,
+            forward_flops=sum(
+                work.flops
+                for operation in operations
+                for work in operation.forward
+                if not isinstance(work, Collective | ElementWise)
+            ),
+            host_forward_seconds=host_forward,
+            host_backward_seconds=host_backward,
+        )
+
+
+def held_by(operations: Iterable[Operation]) -> Held:
+    """Trainable parameters of operations on one device; tensors that another operation owns are not counted again."""
+    dense = expert = 0
+    for operation in operations:
+        for weight in operation.weights:
+            if weight.shared or not weight.trainable:
+                continue
+            if weight.expert:
+                expert += weight.elements
+            else:
+                dense += weight.elements
+    return Held(dense=dense, expert=expert)

@@ -1,0 +1,1 @@
+"""Answers as people and programs read them; every function takes values and returns text."""

@@ -1,0 +1,132 @@
+"""What the catalog knows, for `projector models` and `projector devices`: documents for programs, tables for people."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from projector import catalog
+from projector.catalog import CatalogModel, Device
+from projector.job import Attention, LatentAttention, MixtureOfExperts
+from projector.report.table import columns, heading, paragraph
+from projector.report.text import printable
+from projector.report.units import GIB, parameters
+
+_NAMES = ("name", "vendor", "architecture", "aliases", "product_names", "pci_device_ids")
+"""What identifies a device, beside its facts."""
+
+
+def devices_document() -> dict[str, Any]:
+    """Every device with all its facts in SI units, the source of each, and the full citations."""
+    return {"devices": [_device(device) for device in catalog.devices()], "sources": catalog.citations()}
+
+
+def models_document() -> dict[str, Any]:
+    """Every model with its architecture in figures and its sources."""
+    return {"models": [_model(model) for model in catalog.models()]}
+
+
+def devices_report(document: Mapping[str, Any]) -> str:
+    """One line a device; estimates carry a tilde."""
+    rows = [("GPU", "vendor", "target", "usable GiB", "TB/s", "BF16", "FP8", "in training")]
+    tags: set[str] = set()
+    for device in document["devices"]:
+        facts = device["facts"]
+        shown = [
+            _fact(facts, "memory_capacity_bytes", 1 / GIB, 2),
+            _fact(facts, "memory_bandwidth_bytes_per_second", 1e-12, 2),
+            *(_fact(facts, name, 1, 0) for name in ("peak_tflops.bf16", "peak_tflops.fp8", "gemm_tflops.bf16")),
+        ]
+        tags.update(fact["source"] for fact in facts.values() if fact["source"])
+        rows.append((device["name"], device["vendor"], device["architecture"], *shown))
+    note = (
+        "BF16, FP8: dense peak, TFLOP/s. In training: BF16 GEMMs at the sustained clock, TFLOP/s."
+        " ~ estimated; - not known. --output json has every fact with its source."
+    )
+    sources = [paragraph(f"{tag}: {document['sources'].get(tag, tag)}", indent="    ") for tag in sorted(tags)]
+    return printable("\n".join([columns(rows, left=3), paragraph(note), "", heading("Sources"), *sources]) + "\n")
+
+
+def models_report(document: Mapping[str, Any]) -> str:
+    """One line a model; facts that were not compared with a primary source carry a tilde."""
+    rows = [("model", "layers", "hidden", "experts", "vocabulary", "parameters")]
+    for model in document["models"]:
+        count = "-" if model["parameters"] is None else parameters(model["parameters"])
+        cells = (str(model[key] or "-") for key in ("layers", "hidden", "experts"))
+        name = model["name"] + ("" if model["verified"] else " ~")
+        rows.append((name, *cells, f"{model['vocabulary']:,}", count))
+    note = "~ not verified against a primary source. --output json has aliases and the sources of each."
+    sources = [paragraph(f"{m['name']}: {'; '.join(m['sources'])}", indent="    ") for m in document["models"]]
+    return printable("\n".join([columns(rows), paragraph(note), "", heading("Sources"), *sources]) + "\n")
+
+
+DOCUMENTS = {"devices": devices_document, "models": models_document}
+"""What each command knows, by its name."""
+REPORTS = {"devices": devices_report, "models": models_report}
+"""How each command shows it, by its name."""
+
+
+def _device(device: Device) -> dict[str, Any]:
+    known = {name: _plain(getattr(device, name)) for name in _NAMES}
+    return {**known, "facts": dict(_facts(device))}
+
+
+def _facts(device: Device) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Figures by name, entries of a mapping as `peak_tflops.bf16`; what nobody knows is left out."""
+    for field in fields(device):
+        value = getattr(device, field.name)
+        if field.name in {*_NAMES, "provenance"} or value is None:
+            continue
+        entries = {f"{field.name}.{key}": item for key, item in value.items()} if isinstance(value, Mapping) else {}
+        for name, item in (entries or {field.name: value}).items():
+            found = device.provenance.get(name) or device.provenance.get(field.name)
+            if item not in ((), {}):
+                yield (
+                    name,
+                    {
+                        "value": _plain(item),
+                        "source": found.source if found else None,
+                        "estimated": found is not None and found.estimated,
+                        "why": found.why if found else "",
+                    },
+                )
+
+
+def _model(model: CatalogModel) -> dict[str, Any]:
+    architecture = model.architecture
+    mixer = next((layer.mixer for layer in architecture.layers if layer.mixer is not None), None)
+    experts = next(
+        (layer.feed_forward for layer in architecture.layers if isinstance(layer.feed_forward, MixtureOfExperts)), None
+    )
+    return {
+        "name": model.name,
+        "aliases": list(model.aliases),
+        "huggingface_id": model.huggingface_id,
+        "layers": len(architecture.layers),
+        "hidden": architecture.hidden,
+        "heads": mixer.heads if isinstance(mixer, Attention | LatentAttention) else None,
+        "key_value_heads": mixer.key_value_heads if isinstance(mixer, Attention) else None,
+        "experts": None if experts is None else experts.experts,
+        "vocabulary": model.vocabulary,
+        "parameters": model.parameters,
+        "verified": model.verified,
+        "sources": list(model.sources),
+        "note": model.note,
+    }
+
+
+def _fact(facts: Mapping[str, Any], name: str, factor: float, digits: int) -> str:
+    fact = facts.get(name)
+    if fact is None:
+        return "-"
+    return f"{'~' if fact['estimated'] else ''}{fact['value'] * factor:,.{digits}f}"
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - JSON is recursive and untyped
+    """A fact as JSON values."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,21 @@
+"""The terminal report: verdict first, then why, in 80 columns of plain text."""
+
+from projector.projection import Projection
+from projector.report.sections import memory, parameters, performance, provenance, summary
+
+
+def report(projection: Projection) -> str:
+    """The whole answer as text; ends with a line feed."""
+    sections = [summary.section(projection)]
+    if projection.memory is not None:
+        sections.append(memory.section(projection.memory))
+    if projection.performance is not None:
+        sections.append(performance.section(projection.performance))
+    sections.append(parameters.section(projection.parameters))
+    sections.extend(provenance.sections(projection))
+    return printable("\n\n".join(sections) + "\n")
+
+
+def printable(text: str) -> str:
+    """Names come from files of others: control characters of theirs must not reach the terminal."""
+    return "".join(mark if mark.isprintable() or mark == "\n" else "?" for mark in text)

@@ -1,0 +1,219 @@
+"""The time of a schedule: the longest path through its partial order."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from projector.job import Schedule
+from projector.schedule.order import Kind, Order, order
+
+_MAX_EVENTS = 4096
+"""Events above which `pipeline_time` computes two shorter runs and continues their slope."""
+_STEADY_FILLINGS = 3
+_STEADY_GROUPS = 2
+"""Groups of `pipeline` micro batches after which a schedule repeats itself: with one chunk every micro batch,
+with several every group."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkDurations:
+    """Seconds of one micro batch in one model chunk."""
+
+    forward: float
+    """Forward pass."""
+    backward_input: float
+    """Backward pass towards the input, recomputation included."""
+    backward_weight: float
+    """Backward pass towards the weights."""
+
+    @property
+    def total(self) -> float:
+        """Seconds that the chunk occupies its rank per micro batch."""
+        return self.forward + self.backward_input + self.backward_weight
+
+
+Durations: TypeAlias = Sequence[Sequence[ChunkDurations]]
+"""By pipeline rank and chunk."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    """When every event runs."""
+
+    starts: tuple[tuple[float, ...], ...]
+    """Seconds from the start of the pipeline phase, per rank and event."""
+    ends: tuple[tuple[float, ...], ...]
+    """When each event has done its work; a blocking send comes on top."""
+    busy: tuple[float, ...]
+    """Seconds of work per rank."""
+    sending: tuple[float, ...]
+    """Seconds that blocking sends occupy, per rank."""
+    seconds: float
+    """Length of the pipeline phase: the end of the last event of all ranks."""
+
+    @property
+    def bubble(self) -> tuple[float, ...]:
+        """Seconds that each rank waits, blocking sends not counted."""
+        return tuple(self.seconds - busy - sending for busy, sending in zip(self.busy, self.sending, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineTime:
+    """A timeline's totals, without its events."""
+
+    seconds: float
+    """Length of the pipeline phase."""
+    busy: tuple[float, ...]
+    """Seconds of work per rank."""
+    sending: tuple[float, ...]
+    """Seconds that blocking sends occupy, per rank."""
+
+
+def longest_path(order: Order, durations: Durations, transfer: Sequence[float], *, blocking: bool = False) -> Timeline:
+    """When every event runs if each starts as soon as its rank and its inputs are ready.
+
+    `transfer[rank]` is the time of a send between `rank` and its neighbour `rank + 1` (the last entry wraps to rank 0,
+    between chunks), either way. With `blocking` a send occupies its sender, as in Megatron-LM's 1F1B without
+    `overlap_p2p_comm`; without, it only delays the receiver.
+    """
+    walk = _Walk(order, durations, transfer, blocking=blocking)
+    walk.run()
+    return walk.timeline()
+
+
+def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of its cost
+    schedule: Schedule,
+    chunks: int,
+    micro_batches: int,
+    durations: Durations,
+    transfer: Sequence[float],
+    *,
+    blocking: bool = False,
+) -> PipelineTime:
+    """Totals of the pipeline phase for any number of micro batches.
+
+    A schedule repeats itself once the pipeline is full, so long ones are continued from two shorter ones that differ by
+    one period: a micro batch with one chunk, a group of `pipeline` micro batches with several.
+    """
+    pipeline = len(durations)
+
+    def path(count: int) -> Timeline:
+        return longest_path(order(schedule, pipeline, chunks, count), durations, transfer[:pipeline], blocking=blocking)
+
+    step = 1 if chunks == 1 else pipeline
+    short_count = micro_batches % step + pipeline * (_STEADY_GROUPS if chunks > 1 else _STEADY_FILLINGS)
+    if pipeline * chunks * micro_batches * 2 <= _MAX_EVENTS or micro_batches <= short_count + step:
+        line = path(micro_batches)
+        return PipelineTime(seconds=line.seconds, busy=line.busy, sending=line.sending)
+    short, long = path(short_count), path(short_count + step)
+    repeats = (micro_batches - short_count) // step
+    busy = tuple(one + (other - one) * repeats for one, other in zip(short.busy, long.busy, strict=True))
+    sending = tuple(one + (other - one) * repeats for one, other in zip(short.sending, long.sending, strict=True))
+    occupied = (after - before for before, after in zip(_occupied(short), _occupied(long), strict=True))
+    pace = max(long.seconds - short.seconds, *occupied)
+    return PipelineTime(seconds=short.seconds + pace * repeats, busy=busy, sending=sending)
+
+
+def _occupied(line: Timeline) -> tuple[float, ...]:
+    """Seconds in which each rank does something."""
+    return tuple(busy + sending for busy, sending in zip(line.busy, line.sending, strict=True))
+
+
+def _hops(order: Order, transfer: Sequence[float]) -> tuple[float, ...]:
+    """Seconds from each virtual stage to the next; 0 behind the last and between two of one rank."""
+    ranks = [order.rank_of(stage) for stage in range(order.pipeline * order.chunks)]
+    hops = [
+        0.0 if one == other else transfer[min(one, other) if abs(one - other) == 1 else max(one, other)]
+        for one, other in pairwise(ranks)
+    ]
+    return (*hops, 0.0)
+
+
+class _Walk:
+    """Runs ranks in turn; one that lacks an input sleeps until the event it waits for has ended.
+
+    Events have flat numbers, because enum members are slow dictionary keys: virtual stage x micro batches + micro batch
+    for forwards, shifted by the number of forwards for backwards.
+    """
+
+    def __init__(self, order: Order, durations: Durations, transfer: Sequence[float], *, blocking: bool) -> None:
+        self._order = order
+        self._hops = _hops(order, transfer)
+        self._blocking = blocking
+        self._stages = order.pipeline * order.chunks
+        self._forwards = self._stages * order.micro_batches
+        self._arrival: list[float | None] = [None] * (2 * self._forwards)
+        self._sleepers: dict[int, int] = {}
+        self._clock = [0.0] * order.pipeline
+        self._sending = [0.0] * order.pipeline
+        self._starts: list[list[float]] = [[] for _ in range(order.pipeline)]
+        self._ends: list[list[float]] = [[] for _ in range(order.pipeline)]
+        self._busy = tuple(sum(one.total for one in rank) * order.micro_batches for rank in durations)
+        merged = not order.splits_backward
+        self._lengths = [
+            [
+                (one.forward, one.backward_input + (one.backward_weight if merged else 0.0), one.backward_weight)
+                for one in rank
+            ]
+            for rank in durations
+        ]
+
+    def run(self) -> None:
+        """Run every event, or raise when ranks wait for each other."""
+        ready = deque(range(self._order.pipeline))
+        while ready:
+            ready.extend(self._advance(ready.popleft()))
+        if self._sleepers:
+            msg = f"the schedule's ranks {sorted(self._sleepers.values())} wait for each other"
+            raise RuntimeError(msg)
+
+    def _advance(self, rank: int) -> list[int]:
+        """Run the events of a rank until an input is missing; the ranks that this wakes."""
+        woken: list[int] = []
+        events, starts, ends = self._order.ranks[rank], self._starts[rank], self._ends[rank]
+        lengths, clock = self._lengths[rank], self._clock[rank]
+        stages = [self._order.virtual_stage(rank, chunk) for chunk in range(self._order.chunks)]
+        arrival, sleepers, count, last = self._arrival, self._sleepers, self._order.micro_batches, self._stages - 1
+        for position in range(len(starts), len(events)):
+            kind, chunk, micro_batch = events[position]
+            if kind is Kind.W:
+                starts.append(clock)
+                clock += lengths[chunk][2]
+                ends.append(clock)
+                continue
+            stage = stages[chunk]
+            if kind is Kind.F:
+                number, edge, step = stage * count + micro_batch, 0, -count
+                length, hop = lengths[chunk][0], self._hops[stage]
+            else:
+                number, edge, step = self._forwards + stage * count + micro_batch, last, count
+                length, hop = lengths[chunk][1], self._hops[stage - 1]
+            if stage != edge:
+                arrived = arrival[number + step]
+                if arrived is None:
+                    sleepers[number + step] = rank
+                    break
+                clock = max(clock, arrived)
+            starts.append(clock)
+            clock += length
+            ends.append(clock)
+            arrival[number] = clock + hop
+            if self._blocking:
+                clock += hop
+                self._sending[rank] += hop
+            if number in sleepers:
+                woken.append(sleepers.pop(number))
+        self._clock[rank] = clock
+        return woken
+
+    def timeline(self) -> Timeline:
+        """What was found."""
+        return Timeline(
+            starts=tuple(map(tuple, self._starts)),
+            ends=tuple(map(tuple, self._ends)),
+            busy=self._busy,
+            sending=tuple(self._sending),
+            seconds=max(self._clock),
+        )

@@ -1,0 +1,1 @@
+"""Everything that checks the two packages; the folders mirror them."""

@@ -1,0 +1,110 @@
+"""The model columns of a row as a `ModelArchitecture`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from projector.config.expressions import evaluate
+from projector.job import (
+    Attention,
+    DecoderLayer,
+    DenseMLP,
+    FeedForward,
+    LatentAttention,
+    Mixer,
+    MixtureOfExperts,
+    ModelArchitecture,
+    NormKind,
+    PositionKind,
+)
+
+POSITIONS = {"learned": PositionKind.LEARNED, "alibi": PositionKind.NONE, "rope": PositionKind.ROTARY}
+
+
+class UnscorableError(Exception):
+    """A row that lacks something the engine needs, or has something it does not model."""
+
+
+def _mixer(facts: Mapping[str, Any], hidden: int) -> Mixer:
+    heads = facts.get("heads")
+    if heads is None:
+        raise UnscorableError("no attention heads stated")
+    latent = facts.get("mla")
+    if isinstance(latent, Mapping):
+        return LatentAttention(
+            heads=heads,
+            query_lora_rank=latent.get("q_lora"),
+            key_value_lora_rank=latent["kv_lora"],
+            query_key_nope_dim=latent["qk_nope"],
+            query_key_rope_dim=latent["qk_rope"],
+            value_dim=latent["v"],
+        )
+    bias = facts.get("linear_bias", facts.get("norm") == "layernorm" and facts.get("bias", True))
+    return Attention(
+        heads=heads,
+        key_value_heads=facts.get("kv_heads", heads),
+        head_dim=facts.get("head_dim", hidden // heads if latent is None else 128),
+        query_key_norm=bool(facts.get("qk_norm", False)),
+        bias_qkv=bool(bias),
+        bias_output=bool(bias),
+    )
+
+
+def _feed_forward(facts: Mapping[str, Any]) -> tuple[FeedForward, FeedForward]:
+    """The dense and the expert block; the dense one stands in for both when there are no experts."""
+    gated = str(facts.get("mlp", "swiglu")).startswith(("swiglu", "gated"))
+    experts = facts.get("moe")
+    if experts is None and facts.get("ffn") is None:
+        raise UnscorableError("no feed-forward width stated")
+    bias = facts.get("linear_bias", facts.get("norm") == "layernorm" and facts.get("bias", True))
+    dense = DenseMLP(ffn=facts.get("ffn", 0), gated=gated, bias=bool(bias))
+    if experts is None:
+        return dense, dense
+    return dense, MixtureOfExperts(
+        experts=experts["experts"],
+        top_k=experts["topk"],
+        expert_ffn=experts["expert_ffn"],
+        shared_ffn=experts.get("shared_ffn", 0),
+        gated=gated,
+    )
+
+
+def _expert_layers(facts: Mapping[str, Any], count: int) -> list[bool]:
+    experts = facts.get("moe")
+    if experts is None:
+        return [False] * count
+    if "layer_freq" in experts:
+        flags = evaluate(experts["layer_freq"], place="moe.layer_freq")
+        if not isinstance(flags, list) or len(flags) < count:
+            raise UnscorableError(f"moe.layer_freq does not cover {count} layers")
+        return [bool(flag) for flag in flags[:count]]
+    dense = experts.get("dense_layers", 0)
+    return [index >= dense for index in range(count)]
+
+
+def architecture(facts: Mapping[str, Any], name: str, *, null_tokenizer: bool = False) -> ModelArchitecture:
+    """Build the architecture; raises `UnscorableError` when the columns do not suffice.
+
+    Megatron-LM's null tokenizer adds an end-of-document entry to the stated vocabulary.
+    """
+    hidden, count = facts.get("hidden"), facts.get("layers")
+    if hidden is None or count is None:
+        raise UnscorableError("no hidden size or depth stated")
+    vocabulary = facts.get("vocab", facts.get("vocab_unpadded"))
+    if vocabulary is None:
+        raise UnscorableError("no vocabulary stated")
+    mixer = _mixer(facts, hidden)
+    dense, experts = _feed_forward(facts)
+    return ModelArchitecture(
+        name=name,
+        hidden=hidden,
+        layers=tuple(
+            DecoderLayer(mixer=mixer, feed_forward=experts if expert else dense)
+            for expert in _expert_layers(facts, count)
+        ),
+        vocabulary=vocabulary + null_tokenizer,
+        tied_embeddings=bool(facts.get("tied_embeddings", False)),
+        norm=NormKind.RMS if facts.get("norm", "rms") == "rms" else NormKind.LAYER,
+        position=POSITIONS[facts.get("position", "rope")],
+        max_position=facts.get("max_pos", 0),
+        multi_token_prediction_layers=facts.get("mtp_layers", 0),
+    )

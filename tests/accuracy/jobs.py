@@ -1,0 +1,280 @@
+"""The layout and training columns of a row as a `TrainingJob` on a `Target`.
+
+What a source does not print is taken from its framework's documented defaults here, in one place, so that the engine
+itself never guesses.
+"""
+
+from collections.abc import Mapping
+from math import lcm
+from typing import Any
+
+from projector.job import (
+    Batch,
+    CrossEntropy,
+    Dialect,
+    ExpertBackend,
+    ExpertDispatch,
+    LowPrecision,
+    Optimizer,
+    OptimizerKind,
+    Parallelism,
+    Precision,
+    Recompute,
+    RecomputeGranularity,
+    RecomputeMethod,
+    Schedule,
+    Sharding,
+    Software,
+    Target,
+    TrainingJob,
+)
+from tests.accuracy.architecture import UnscorableError, architecture
+from tests.accuracy.rows import Row
+
+CI_WORLD = 8
+"""Devices of a Megatron-LM functional test where the tree does not say (one DGX node)."""
+
+ASSUMED_MICRO_BATCHES = 8
+"""Micro batches per rank and pipeline stage where the global batch is not printed: enough that throughput per device,
+which alone is scored for such rows, hardly depends on it."""
+
+LOW_PRECISIONS = {
+    "mxfp8": LowPrecision.MXFP8,
+    "fp8-mx": LowPrecision.MXFP8,
+    "nvfp4": LowPrecision.NVFP4,
+    "fp8 block": LowPrecision.FP8_BLOCK,
+}
+"""Words of the precision column, the more telling first; any other `fp8` is tensor-wise."""
+
+NULL_TOKENIZER_SOURCES = ("simumax-b200-v1.2",)
+"""Sources that train on random tokens through Megatron-LM's null tokenizer."""
+
+EARLY_SOURCES = ("korthikanti-2022", "narayanan-2021-table1", "zero-bubble-2023")
+"""Sources that run Megatron-LM's own layers, with explicit attention scores, before Transformer Engine."""
+
+DROPOUT_SOURCES = ("megatron-ci-golden", *EARLY_SOURCES)
+"""Sources that run Megatron-LM with its default dropout of 0.1."""
+
+SCHEDULES = {
+    "zb-1p": Schedule.ZERO_BUBBLE,
+    "zb-2p": Schedule.ZERO_BUBBLE_HEURISTIC,
+    "zbb": Schedule.ZERO_BUBBLE,
+    "zbv": Schedule.ZBV_FORMATTED,
+    "v-half": Schedule.ZBV_GREEDY_HALF,
+    "v-min": Schedule.ZBV_GREEDY_MIN,
+}
+"""Schedules by the sources' names; others follow from the layout."""
+
+
+LADDER = {
+    "loss fusion": ("loss fusion", "cross entropy", "deepep", "sync-free", "launch", "numa", "vpp", "all of the above"),
+    "deepep": ("deepep", "sync-free", "launch", "numa", "vpp", "all of the above"),
+    "sync-free": ("sync-free", "numa", "vpp5", "all of the above"),
+}
+"""Words of the `features` column that imply a feature: each step of Primus's MoE package keeps the steps before it."""
+
+FUSING_FRAMEWORKS = ("NeMo", "Megatron-Bridge", "Megatron-Core dev")
+"""Frameworks whose recipes overlap data-parallel communication and fuse the experts' permutation and GEMMs."""
+
+
+def _has(row: Row, feature: str) -> bool:
+    stated = _word(row.train.get("features", ""))
+    return any(word in stated for word in LADDER[feature])
+
+
+def _word(value: object) -> str:
+    return str(value).lower()
+
+
+def _low_precision(row: Row) -> LowPrecision | None:
+    text = _word(row.train.get("precision", ""))
+    for word, kind in LOW_PRECISIONS.items():
+        if word in text:
+            return kind
+    return LowPrecision.FP8 if text.startswith("fp8") else None
+
+
+def _precision(row: Row) -> Precision:
+    text = _word(row.train.get("precision", ""))
+    titan = "torchtitan" in row.framework
+    short_gradients = row.train.get("grad_reduce") == "bf16" or "bf16 main grads" in text
+    short_moments = "bf16 main grads and adam moments" in text or "bf16 moments" in _word(
+        row.train.get("optimizer_state", "")
+    )
+    moment = 2 if short_moments else 4
+    return Precision(
+        weight_bytes=4 if titan else 2,
+        gradient_bytes=4 if titan or not short_gradients else 2,
+        master_weight_bytes=0 if titan else 4,
+        first_moment_bytes=moment,
+        second_moment_bytes=0 if _flag(row, "optimizer") == "muon" else moment,
+        low_precision=_low_precision(row),
+        low_precision_weights=bool(_flag(row, "fp8-param-gather")),
+    )
+
+
+def _flag(row: Row, name: str) -> Any:  # noqa: ANN401 - flags are bool or str as the framework has them
+    return (row.train.get("flags") or {}).get(name)
+
+
+def _recompute(row: Row) -> Recompute:
+    stated = row.train.get("recompute", "none")
+    if isinstance(stated, Mapping):
+        modules = _word(stated.get("modules", "core_attn")).strip("[]").replace(",", " ").split()
+        if stated["granularity"] == "full":
+            return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
+        return Recompute(granularity=RecomputeGranularity.SELECTIVE, modules=tuple(modules))
+    if _word(stated) == "full":
+        return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
+    return Recompute()
+
+
+def _cross_entropy(row: Row) -> CrossEntropy:
+    stated = row.train.get("cross_entropy_fusion")
+    if stated == "te" or _has(row, "loss fusion"):
+        return CrossEntropy.TRANSFORMER_ENGINE
+    if _flag(row, "cross-entropy-loss-fusion"):
+        native = _flag(row, "cross-entropy-fusion-impl") == "native"
+        return CrossEntropy.NATIVE_FUSED if native else CrossEntropy.TRANSFORMER_ENGINE
+    return CrossEntropy.UNFUSED
+
+
+def _dialect(row: Row) -> Dialect:
+    framework = _word(row.framework)
+    if "torchtitan" in framework:
+        return Dialect.TORCHTITAN
+    if "primus" in framework:
+        return Dialect.PRIMUS_TURBO
+    local = _flag(row, "transformer-impl") == "local" or row.source in EARLY_SOURCES
+    return Dialect.MEGATRON_LOCAL if local else Dialect.MEGATRON_TE
+
+
+def _dispatch(row: Row) -> ExpertDispatch:
+    stated = _word(row.train.get("moe_dispatch", "") or row.train.get("extra", ""))
+    if "deepep" in stated or "hybridep" in stated or _has(row, "deepep"):
+        return ExpertDispatch.DEEPEP
+    return ExpertDispatch((row.model.get("moe") or {}).get("dispatcher", "alltoall"))
+
+
+def _software(row: Row) -> Software:
+    dialect = _dialect(row)
+    old = dialect is Dialect.MEGATRON_LOCAL
+    modern = row.framework.startswith(FUSING_FRAMEWORKS)
+    overlaps = modern or dialect is Dialect.PRIMUS_TURBO
+    dropout = 0.1 if row.source in DROPOUT_SOURCES else 0.0
+    return Software(
+        dialect=dialect,
+        flash_attention=_flag(row, "attention-backend") != "unfused" and not old,
+        cross_entropy=_cross_entropy(row),
+        gradient_accumulation_fusion=old
+        or (not _flag(row, "no-gradient-accumulation-fusion") and dialect is Dialect.MEGATRON_TE),
+        overlap_gradient_reduce=bool(_flag(row, "overlap-grad-reduce") or overlaps),
+        overlap_parameter_gather=bool(_flag(row, "overlap-param-gather") or overlaps),
+        overlap_tensor_parallel=bool(_flag(row, "tp-comm-overlap")) or row.framework.startswith("NeMo"),
+        expert_dispatch=_dispatch(row),
+        expert_backend=ExpertBackend.GROUPED_FUSED if modern else ExpertBackend.GROUPED_LOOP,
+        sync_free_stage=1 if _has(row, "sync-free") else 0,
+        permute_fusion=modern or _has(row, "sync-free"),
+        force_load_balancing="balance" in _word(row.train.get("moe_routing", row.train.get("routing", ""))),
+        attention_dropout=dropout,
+        hidden_dropout=dropout,
+        compile="compile" in _word(row.train.get("extra", "")),
+        vocabulary_divisible_by=row.model.get("vocab_pad_multiple", 128),
+    )
+
+
+def _virtual_pipeline(row: Row, layers: int) -> int:
+    stated = row.parallel.get("vpp", 1)
+    if isinstance(stated, int):
+        return int(stated)
+    if _word(stated).startswith("max"):
+        return max(1, -(-layers // int(row.parallel["pp"])))
+    return 1
+
+
+def _ends_count_as_layers(row: Row, layers: int) -> bool:
+    """Depths such as 126 over 128 slots: embedding and output layer fill the two that are missing (Llama 3, NeMo)."""
+    slots = row.parallel["pp"] * _virtual_pipeline(row, layers)
+    return bool(slots > 1 and layers % slots != 0 and (layers + 2) % slots == 0)
+
+
+def _sharding(row: Row) -> Sharding:
+    if "fsdp_shard" in row.parallel or _flag(row, "data-parallel-sharding-strategy") == "optim_grads_params":
+        return Sharding.PARAMETERS
+    return Sharding.OPTIMIZER if row.parallel.get("distributed_optimizer", True) else Sharding.NONE
+
+
+def _parallelism(row: Row, layers: int) -> Parallelism:
+    columns = row.parallel
+    if "tp" not in columns:
+        raise UnscorableError("the source does not print the layout")
+    layout = _flag(row, "pipeline-model-parallel-layout")
+    shortened = _ends_count_as_layers(row, layers)
+    return Parallelism(
+        tensor=columns["tp"],
+        pipeline=columns["pp"],
+        virtual_pipeline=_virtual_pipeline(row, layers),
+        expert=columns.get("ep", 1),
+        expert_tensor=columns.get("etp"),
+        context=columns.get("cp", 1),
+        sequence_parallel=bool(columns.get("sp", False)) and columns["tp"] > 1,
+        embedding_counts_as_layer=shortened or bool(_flag(row, "account-for-embedding-in-pipeline-split")),
+        loss_counts_as_layer=shortened or bool(_flag(row, "account-for-loss-in-pipeline-split")),
+        pipeline_layout=layout,
+        sharding=_sharding(row),
+        shard_degree=columns.get("fsdp_shard"),
+        context_communication=columns.get("cp_comm", "p2p"),
+    )
+
+
+def prints_global_batch(row: Row) -> bool:
+    """Whether the source says how many sequences an iteration holds; without it only throughput can be compared."""
+    return not {"gbs", "num_microbatches", "grad_accum", "batch_per_dp"}.isdisjoint(row.train)
+
+
+def _global_batch(row: Row, micro: int, data: int) -> int:
+    train = row.train
+    if "gbs" in train:
+        return int(train["gbs"])
+    per_rank = train.get("num_microbatches") or train.get("grad_accum")
+    if per_rank is not None:
+        return int(per_rank) * micro * data
+    if "batch_per_dp" in train:
+        return int(train["batch_per_dp"]) * data
+    return micro * data * ASSUMED_MICRO_BATCHES * int(row.parallel["pp"])
+
+
+def _devices(row: Row, parallelism: Parallelism) -> int:
+    if row.devices is not None:
+        return row.devices
+    experts = (parallelism.expert_tensor or parallelism.tensor) * parallelism.expert * parallelism.pipeline
+    return lcm(CI_WORLD, parallelism.tensor * parallelism.pipeline * parallelism.context, experts)
+
+
+def job(row: Row) -> tuple[TrainingJob, Target]:
+    """Build job and target; raises `UnscorableError` when the row's columns do not suffice."""
+    if "seq" not in row.train:
+        raise UnscorableError("the source prints neither sequence length nor batch")
+    if "lora" in _word(row.train.get("task", "")):
+        raise UnscorableError("adapters on frozen weights are not modelled")
+    model = architecture(row.model, row.id, null_tokenizer=row.source in NULL_TOKENIZER_SOURCES)
+    parallelism = _parallelism(row, len(model.layers))
+    replica = parallelism.tensor * parallelism.pipeline * parallelism.context
+    devices = _devices(row, parallelism)
+    micro = int(row.train.get("mbs", 1))
+    per_node = min(devices, 4 if row.hardware.startswith("GB") else 8)
+    built = TrainingJob(
+        model=model,
+        parallelism=parallelism,
+        batch=Batch(
+            micro=micro,
+            global_=_global_batch(row, micro, max(1, devices // replica)),
+            sequence_length=int(row.train["seq"]),
+        ),
+        precision=_precision(row),
+        optimizer=Optimizer(kind=OptimizerKind.MUON if _flag(row, "optimizer") == "muon" else OptimizerKind.ADAM),
+        recompute=_recompute(row),
+        software=_software(row),
+        schedule=SCHEDULES.get(_word(row.parallel.get("schedule", ""))),
+    )
+    return built, Target(device=row.hardware, nodes=max(1, devices // per_node), devices_per_node=per_node)

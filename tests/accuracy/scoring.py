@@ -1,0 +1,204 @@
+"""Compares projected with measured quantities and sums up per source and quantity."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from projector.errors import InputError
+from projector.job import Target, TrainingJob
+from projector.projection import MemoryLevel, MemoryProjection, PerformanceProjection, StageMemory
+from tests.accuracy.architecture import UnscorableError
+from tests.accuracy.jobs import job, prints_global_batch
+from tests.accuracy.rows import MEMORY_QUANTITIES, TIME_QUANTITIES, Row
+
+GIB = 2**30
+RELATIVE_FLOOR_GIB = 5.0
+"""Below this, memory of tiny models is dominated by constants, so the error is taken relative to the floor."""
+
+LAST_STAGE_SOURCES = frozenset({"megatron-ci-golden"})
+"""Sources whose log is written by the last global rank, so that the last stage is compared."""
+
+LEVELS = {
+    "mem_persistent_gib": MemoryLevel.PERSISTENT,
+    "mem_params_opt_gib": MemoryLevel.PERSISTENT,
+    "mem_alloc_gib": MemoryLevel.ALLOCATED,
+    "mem_alloc_gb": MemoryLevel.ALLOCATED,
+    "mem_gb": MemoryLevel.ALLOCATED,
+    "mem_reserved_gib": MemoryLevel.RESERVED,
+    "mem_device_gib": MemoryLevel.DEVICE,
+    "mem_device_gb": MemoryLevel.DEVICE,
+}
+"""The level that a column states; the zero-bubble paper's `mem_gb` is torch's peak allocated."""
+
+Engine = Callable[[TrainingJob, Target], tuple[MemoryProjection, PerformanceProjection]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredRow:
+    """One measured quantity beside its projection."""
+
+    id: str
+    """Row."""
+    measured: float
+    """In the column's unit."""
+    projected: float
+    """In the column's unit."""
+    lower: float
+    """Lower end of the projected interval; equals `projected` where the engine gives none."""
+    upper: float
+    """Upper end of the projected interval."""
+    error_percent: float
+    """Projected minus measured, in percent of measured."""
+    fitted: bool
+    """Constants may have been fitted on it, so it does not count."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """How well one quantity of one source is projected."""
+
+    source: str
+    """Publication."""
+    quantity: str
+    """Column."""
+    n: int
+    """Rows that count: not fitted, not judged by interval."""
+    scored: int
+    """Of those, rows that the engine answered."""
+    mae_percent: float
+    """Mean absolute error; a skipped row counts as 100."""
+    bias_percent: float
+    """Mean error of the answered rows."""
+    worst_percent: float
+    """Largest absolute error of the answered rows."""
+    covered: tuple[int, int]
+    """Of the rows judged by interval, how many measured values lie inside, and how many there are."""
+    rows: tuple[ScoredRow, ...]
+    """Every answered row, fitted ones too."""
+    skipped: tuple[tuple[str, str], ...]
+    """Rows that were not answered, each with the reason."""
+    peers: Mapping[str, float]
+    """Mean absolute error of other tools on rows of this source and quantity, where published."""
+
+
+def _stage(row: Row, memory: MemoryProjection, level: MemoryLevel) -> StageMemory:
+    if row.source in LAST_STAGE_SOURCES:
+        return memory.stages[-1]
+    return max(memory.stages, key=lambda stage: stage.level_bytes(level))
+
+
+def _memory_gib(row: Row, quantity: str, memory: MemoryProjection) -> tuple[float, float, float]:
+    if quantity == "mem_activation_gib":
+        stage = _stage(row, memory, MemoryLevel.ALLOCATED)
+        value = (stage.level_bytes(MemoryLevel.ALLOCATED) - stage.level_bytes(MemoryLevel.PERSISTENT)) / GIB
+        return value, value, value
+    level = LEVELS[quantity]
+    stage = _stage(row, memory, level)
+    value = stage.level_bytes(level) / GIB
+    down = (stage.device_bytes - stage.device_bytes_lower) / GIB
+    up = (stage.device_bytes_upper - stage.device_bytes) / GIB
+    return value, value - down, value + up
+
+
+def _time(row: Row, quantity: str, performance: PerformanceProjection) -> float:
+    if quantity.startswith("iter_ms"):
+        return performance.iteration_seconds * 1e3
+    if quantity == "tokens_per_s_per_gpu":
+        return performance.tokens_per_second_per_device
+    if quantity == "hw_tflops_per_gpu":
+        return performance.tflops_per_device * (4 / 3 if "full" in str(row.train.get("recompute")) else 1.0)
+    return performance.tflops_per_device
+
+
+def _error(quantity: str, projected: float, measured: float) -> float:
+    base = max(measured, RELATIVE_FLOOR_GIB) if quantity in MEMORY_QUANTITIES else measured
+    return 100.0 * (projected - measured) / base
+
+
+def _score(row: Row, engine: Engine) -> Iterable[tuple[str, ScoredRow | str]]:
+    """Each measured quantity with its comparison, or with the reason why there is none."""
+    built, target = job(row)
+    memory, performance = engine(built, target)
+    for quantity, measured in row.measured.items():
+        if quantity.startswith("iter_ms") and not prints_global_batch(row):
+            yield quantity, "the source does not print the global batch"
+            continue
+        if quantity in TIME_QUANTITIES:
+            projected = lower = upper = _time(row, quantity, performance)
+        else:
+            projected, lower, upper = _memory_gib(row, quantity, memory)
+        yield (
+            quantity,
+            ScoredRow(
+                id=row.id,
+                measured=measured,
+                projected=projected,
+                lower=lower,
+                upper=upper,
+                error_percent=_error(quantity, projected, measured),
+                fitted=row.fitted,
+            ),
+        )
+
+
+def _peers(rows: Iterable[Row], quantity: str) -> dict[str, float]:
+    errors: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for peer, values in row.peers.items():
+            if quantity in values and quantity in row.measured:
+                errors[peer].append(abs(_error(quantity, float(values[quantity]), row.measured[quantity])))
+    return {peer: fmean(values) for peer, values in errors.items()}
+
+
+def _figure(
+    source: str,
+    quantity: str,
+    rows: list[Row],
+    scored: list[ScoredRow],
+    skipped: list[tuple[str, str]],
+) -> Figure:
+    judged_by_interval = {row.id for row in rows if row.score == "interval" and quantity in MEMORY_QUANTITIES}
+    fitted = {row.id for row in rows if row.fitted}
+    counted = [s for s in scored if not s.fitted and s.id not in judged_by_interval]
+    missed = [entry for entry in skipped if entry[0] not in fitted | judged_by_interval]
+    errors = [s.error_percent for s in counted]
+    n = len(counted) + len(missed)
+    inside = [s for s in scored if s.id in judged_by_interval]
+    return Figure(
+        source=source,
+        quantity=quantity,
+        n=n,
+        scored=len(counted),
+        mae_percent=(sum(map(abs, errors)) + 100.0 * len(missed)) / n if n else 0.0,
+        bias_percent=fmean(errors) if errors else 0.0,
+        worst_percent=max(map(abs, errors), default=0.0),
+        covered=(sum(s.lower <= s.measured <= s.upper for s in inside), len(inside)),
+        rows=tuple(sorted(scored, key=lambda s: s.id)),
+        skipped=tuple(sorted(skipped)),
+        peers=_peers(rows, quantity),
+    )
+
+
+def score(rows: Iterable[Row], engine: Engine) -> list[Figure]:
+    """Score every row that is not excluded; the order and names of rows do not matter."""
+    by_source: dict[str, list[Row]] = defaultdict(list)
+    answered: dict[tuple[str, str], list[ScoredRow]] = defaultdict(list)
+    skipped: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for row in rows:
+        if row.score == "excluded":
+            continue
+        by_source[row.source].append(row)
+        try:
+            for quantity, scored in _score(row, engine):
+                if isinstance(scored, str):
+                    skipped[row.source, quantity].append((row.id, scored))
+                else:
+                    answered[row.source, quantity].append(scored)
+        except (UnscorableError, InputError) as error:
+            for quantity in row.measured:
+                skipped[row.source, quantity].append((row.id, str(error)))
+    return [
+        _figure(*key, by_source[key[0]], answered[key], skipped[key])
+        for key in sorted(answered.keys() | skipped.keys())
+    ]

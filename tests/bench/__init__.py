@@ -1,0 +1,1 @@
+"""Timings that are reported, never asserted; `python -m tests.bench`."""

@@ -1,0 +1,1 @@
+"""The catalog's facts: complete, sourced, and equal to what others publish."""

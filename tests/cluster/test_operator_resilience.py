@@ -1,0 +1,200 @@
+"""Nothing that happens to the operator or its connection loses an answer or tells it twice."""
+
+import statistics
+import subprocess
+import threading
+import time
+from typing import Self
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.interruptible import relayed
+from tests.cluster.operator_process import OperatorProcess, account, eventually, install, running_operator
+from tests.cluster.requests_for_tests import (
+    Json,
+    events,
+    exists,
+    get,
+    reports,
+    request,
+    wait_completed,
+)
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _installed(control_plane: ControlPlane) -> None:
+    install(control_plane)
+
+
+def distinct(count: int, namespace: str) -> list[Json]:
+    """As many different questions."""
+    return [
+        request(f"request-{number}", namespace, batch={"global": 192 * (number + 1), "sequenceLength": 8192})
+        for number in range(count)
+    ]
+
+
+def names(bodies: list[Json]) -> list[str]:
+    return [body["metadata"]["name"] for body in bodies]
+
+
+def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(control_plane: ControlPlane, namespace: str) -> None:
+    bodies = distinct(16, namespace)
+    kubeconfig = account(control_plane)
+    control_plane.apply(*bodies)
+    for survived in (1, 3, 6, 10):
+        with OperatorProcess(kubeconfig) as operator:
+            eventually(lambda: len(reports(control_plane, namespace)) >= survived, what=f"{survived} reports")  # noqa: B023
+            assert operator.process.poll() is None
+    with running_operator(kubeconfig):
+        wait_completed(control_plane, namespace, *names(bodies))
+        owners = [report["metadata"]["ownerReferences"][0]["name"] for report in reports(control_plane, namespace)]
+        assert sorted(owners) == sorted(names(bodies))
+        told = [
+            (event["reason"], event.get("series"))
+            for name in names(bodies)
+            for event in events(control_plane, namespace, name)
+        ]
+        assert told == [("Projected", None)] * len(bodies)
+
+
+def test_a_restart_answers_nothing_again(control_plane: ControlPlane, namespace: str) -> None:
+    kubeconfig = account(control_plane)
+    control_plane.apply(request("once", namespace))
+    with running_operator(kubeconfig):
+        wait_completed(control_plane, namespace, "once")
+    before = get(control_plane, namespace, "once")
+    with running_operator(kubeconfig) as operator:
+        eventually(lambda: operator.series(namespace, "once"), what="the series of the request after the restart")
+        control_plane.apply(request("next", namespace))
+        wait_completed(control_plane, namespace, "next")
+    assert get(control_plane, namespace, "once") == before
+
+
+def test_what_happened_while_nobody_watched_is_caught_up_with(control_plane: ControlPlane, namespace: str) -> None:
+    kubeconfig = account(control_plane)
+    control_plane.apply(request("expiring", namespace, ttlSecondsAfterFinished=1))
+    control_plane.apply(request("deleted", namespace))
+    with running_operator(kubeconfig):
+        wait_completed(control_plane, namespace, "deleted")
+        eventually(lambda: len(reports(control_plane, namespace)) >= 1, what="a report")
+    control_plane.kubectl("delete", "projreq", "deleted", f"--namespace={namespace}")
+    control_plane.apply(request("created", namespace))
+    with running_operator(kubeconfig) as operator:
+        wait_completed(control_plane, namespace, "created")
+        eventually(lambda: not exists(control_plane, namespace, "expiring"), what="the expired request to go")
+        assert not operator.series(namespace, "deleted")
+
+
+def test_sigterm_ends_it_cleanly(control_plane: ControlPlane) -> None:
+    with running_operator(account(control_plane)) as operator:
+        assert operator.stop() == 0
+        assert not [line for line in operator.log if line["level"] in {"raw", "error", "critical"}]
+
+
+def test_a_deaf_watch_fails_the_health_check_and_the_operator_answers_all_the_same(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    with (
+        relayed(account(control_plane), control_plane.url) as (relay, kubeconfig),
+        running_operator(kubeconfig, "--probe-seconds=0.2", "--deaf-seconds=1") as operator,
+    ):
+        control_plane.apply(request("heard", namespace))
+        wait_completed(control_plane, namespace, "heard")
+        assert operator.get("/healthz") == (200, "ok\n")
+        relay.silence()
+        control_plane.apply(request("unheard", namespace))
+        wait_completed(control_plane, namespace, "unheard")
+        eventually(lambda: operator.get("/healthz")[0] == 503, what="/healthz to notice")
+        assert "the watch has missed changes" in operator.get("/healthz")[1]
+        assert "projection_watch_lag_seconds 0.0" not in operator.get("/metrics")[1]
+
+
+def test_an_outage_of_the_api_server_is_survived(control_plane: ControlPlane, namespace: str) -> None:
+    with (
+        relayed(account(control_plane), control_plane.url) as (relay, kubeconfig),
+        running_operator(kubeconfig, "--probe-seconds=0.2") as operator,
+    ):
+        relay.refuse(refusing=True)
+        control_plane.apply(request("meanwhile", namespace))
+        operator.wait_for_log("The API server does not answer lists, going on")
+        relay.refuse(refusing=False)
+        wait_completed(control_plane, namespace, "meanwhile")
+        assert operator.process.poll() is None
+        eventually(lambda: operator.get("/healthz")[0] == 200, what="the watch to be back")
+
+
+def test_a_hundred_requests_at_once_are_all_answered(control_plane: ControlPlane, namespace: str) -> None:
+    bodies = distinct(100, namespace)
+    with running_operator(account(control_plane)) as operator, Stopwatch(control_plane, namespace) as watch:
+        started = time.monotonic()
+        control_plane.apply(*bodies)
+        eventually(lambda: len(watch.completed) == len(bodies), what="all answers", seconds=300)
+        print(
+            f"100 requests at once: all answered in {time.monotonic() - started:.1f} s, "
+            f"p50 from creation to Completed {statistics.median(watch.waits()):.2f} s, "
+            f"operator {operator.resident_bytes() / MIB:.0f} MiB resident"
+        )
+        assert operator.resident_bytes() < 200 * 10**6
+        assert len(reports(control_plane, namespace)) == len(bodies)
+        assert operator.lines("Failed, trying again later") == []
+
+
+def test_requests_one_after_the_other_are_answered_at_once(control_plane: ControlPlane, namespace: str) -> None:
+    bodies = distinct(10, namespace)
+    with running_operator(account(control_plane)), Stopwatch(control_plane, namespace) as watch:
+        for body in bodies:
+            control_plane.apply(body)
+            wait_completed(control_plane, namespace, body["metadata"]["name"])
+        eventually(lambda: len(watch.completed) == len(bodies), what="all answers")
+        print(f"one request at a time: p50 from creation to Completed {statistics.median(watch.waits()):.2f} s")
+        assert len(watch.waits()) == len(bodies)
+
+
+class Stopwatch:
+    """Watches requests with kubectl and notes when each appears and when it is completed."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        line = '{.metadata.name} {.status.conditions[?(@.type=="Completed")].status}{"\\n"}'
+        self._process = subprocess.Popen(
+            [
+                plane.kubectl_path,
+                f"--kubeconfig={plane.kubeconfig}",
+                "get",
+                "projreq",
+                f"--namespace={namespace}",
+                "--watch",
+                f"--output=jsonpath={line}",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.created: dict[str, float] = {}
+        self.completed: dict[str, float] = {}
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._reader.join()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def waits(self) -> list[float]:
+        """Seconds from the first sight of a request to its completion."""
+        return [moment - self.created[name] for name, moment in self.completed.items()]
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            name, _, status = line.rstrip("\n").partition(" ")
+            self.created.setdefault(name, time.monotonic())
+            if status == "True":
+                self.completed.setdefault(name, time.monotonic())

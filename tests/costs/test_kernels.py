@@ -1,0 +1,67 @@
+"""Attention, element-wise work and the optimizer step follow the work that they do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projector.catalog import device
+from projector.costs import optimizer_step_seconds
+from projector.costs.gemm import AnalyticalGemm
+from projector.costs.kernels import attention_seconds, elementwise_seconds
+from projector.errors import NotAvailable
+from projector.operations import AttentionKernel, ElementWise
+
+MI300X = device("MI300X")
+DENSE = AnalyticalGemm(MI300X)
+BASE = AttentionKernel(
+    batch=1, heads=32, key_value_heads=8, query_length=8192, key_length=8192, query_key_dim=128, value_dim=128
+)
+
+
+def seconds(work: AttentionKernel) -> float:
+    return attention_seconds(work, MI300X, DENSE)
+
+
+@pytest.mark.parametrize(
+    ("change", "low", "high"),
+    [
+        ({"causal": False}, 1.9, 2.1),
+        ({"backward": True}, 2.5, 3.3),
+        ({"window": 1024}, 0.2, 0.3),
+        ({"heads": 64}, 1.8, 2.1),
+        ({"query_length": 4096, "key_length": 4096}, 0.2, 0.35),
+        ({"query_length": 2048}, 0.2, 0.4),
+        ({"query_key_dim": 64, "value_dim": 64}, 0.5, 0.9),
+        ({"query_key_dim": 192}, 1.25, 1.6),
+        ({"flash": False}, 1.5, 6.0),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_change_of_shape_changes_attention_by_its_work(change: dict[str, Any], low: float, high: float) -> None:
+    assert low <= seconds(replace(BASE, **change)) / seconds(BASE) <= high
+
+
+@given(st.integers(1, 16))
+def test_context_parallelism_divides_attention_by_its_degree_not_by_the_square(degree: int) -> None:
+    part = seconds(replace(BASE, batch=16, query_length=8192 // degree))
+    assert part == pytest.approx(seconds(replace(BASE, batch=16)) / degree, rel=0.2)
+
+
+@given(st.integers(0, 2**34), st.integers(0, 2**34), st.integers(1, 50))
+def test_element_wise_work_never_beats_the_memory(read: int, written: int, kernels: int) -> None:
+    work = ElementWise(name="copy", bytes_read=read, bytes_written=written, kernels=kernels)
+    assert MI300X.memory_bandwidth_bytes_per_second is not None
+    assert elementwise_seconds(work, MI300X) > (read + written) / MI300X.memory_bandwidth_bytes_per_second
+
+
+def test_a_leaner_optimizer_state_updates_faster() -> None:
+    assert optimizer_step_seconds(1e9, 8, MI300X) < optimizer_step_seconds(1e9, 12, MI300X)
+
+
+def test_a_device_without_a_figure_is_refused_with_its_name() -> None:
+    bare = replace(MI300X, attention_forward_tflops=None)
+    with pytest.raises(NotAvailable, match="MI300X needs its attention_forward_tflops"):
+        attention_seconds(BASE, bare, DENSE)

@@ -1,0 +1,1 @@
+"""Tests on a real kubelet and containerd, inside namespaces of their own."""

@@ -1,0 +1,83 @@
+"""Levels add up, the verdict follows the interval, and what was not understood gives none."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projector import catalog
+from projector.job import DecoderLayer, DenseMLP, Parallelism, TrainingJob, UnmodelledMixer
+from projector.memory import project_memory, unmodelled_layers
+from projector.parallelism import resolve
+from projector.projection import MemoryLevel, MemoryProjection, Verdict
+from tests.layers.builders import DENSE, job, mixtral, model, target
+
+GIB = 2**30
+MI300X = catalog.device("MI300X")
+JOBS = {
+    "dense": job(model((DENSE,) * 8)),
+    "dense over stages": job(model((DENSE,) * 16), layout=Parallelism(pipeline=4, virtual_pipeline=2)),
+    "experts over ranks": job(mixtral(16), layout=Parallelism(pipeline=2, expert=4)),
+}
+
+
+def projected(asked: TrainingJob, device: catalog.Device = MI300X, **changes: float) -> MemoryProjection:
+    return project_memory(asked, resolve(asked, target()), device, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("asked", JOBS.values(), ids=JOBS)
+def test_parts_add_up_at_every_level_and_levels_grow(asked: TrainingJob) -> None:
+    for stage in projected(asked).stages:
+        levels = [stage.level_bytes(level) for level in MemoryLevel]
+        assert levels == sorted(levels)
+        assert levels[-1] == sum(part.size_bytes for part in stage.components)
+        assert all(part.size_bytes > 0 for part in stage.components)
+        assert stage.device_bytes_lower <= stage.device_bytes <= stage.device_bytes_upper
+
+
+@given(st.sampled_from(sorted(JOBS)), st.integers(1, 400 * GIB))
+def test_at_risk_exactly_when_the_interval_of_the_fullest_stage_holds_the_capacity(name: str, capacity: int) -> None:
+    memory = projected(JOBS[name], replace(MI300X, memory_capacity_bytes=capacity))
+    lower = max(stage.device_bytes_lower for stage in memory.stages)
+    upper = max(stage.device_bytes_upper for stage in memory.stages)
+    expected = Verdict.DOES_NOT_FIT if lower > capacity else Verdict.AT_RISK if upper >= capacity else Verdict.FITS
+    assert memory.verdict is expected
+
+
+def test_a_safety_margin_widens_the_upper_end_only() -> None:
+    plain, wide = projected(JOBS["dense"]).worst, projected(JOBS["dense"], safety_margin=0.2).worst
+    assert wide.device_bytes_upper == pytest.approx(plain.device_bytes_upper * 1.2)
+    assert wide.device_bytes_lower == plain.device_bytes_lower
+
+
+def test_real_routing_widens_the_interval_and_forced_balance_narrows_it() -> None:
+    natural = JOBS["experts over ranks"]
+    forced = replace(natural, software=replace(natural.software, force_load_balancing=True))
+    free, bound = projected(natural).worst, projected(forced).worst
+    assert free.device_bytes_upper > bound.device_bytes_upper
+    assert free.device_bytes > bound.device_bytes
+
+
+def test_an_unmodelled_layer_leaves_the_verdict_open_and_is_named() -> None:
+    odd = DecoderLayer(mixer=UnmodelledMixer(name="mamba"), feed_forward=DenseMLP(ffn=28672))
+    asked = job(model((DENSE, odd, odd)))
+    assert projected(asked).verdict is Verdict.UNKNOWN
+    (named,) = unmodelled_layers(asked)
+    assert (named.what, named.decides) == ("mamba", True)
+    assert "2 decoder layers" in named.where
+
+
+def test_memory_as_sold_can_refuse_and_never_promises() -> None:
+    sold = replace(MI300X, memory_capacity_bytes=None)
+    assert projected(JOBS["dense"], sold).verdict is Verdict.UNKNOWN
+    assert projected(job(), sold).verdict is Verdict.DOES_NOT_FIT
+
+
+def test_eager_communicators_show_at_the_device_level_only() -> None:
+    """AMD-AGI/Primus 2367ac56 measured 16 GiB."""
+    lazy = JOBS["dense"]
+    eager = replace(lazy, software=replace(lazy.software, eager_communicators=True))
+    first, second = projected(lazy).worst, projected(eager).worst
+    assert second.device_bytes - first.device_bytes == 16 * GIB
+    assert second.level_bytes(MemoryLevel.RESERVED) == first.level_bytes(MemoryLevel.RESERVED)

@@ -1,0 +1,90 @@
+"""The global batch divides over micro batches and data parallelism, or the answer says what would."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projector.errors import BatchIndivisible
+from projector.job import Parallelism, Scaling
+from projector.operations import Group
+from projector.parallelism import minimum_nodes, resolve
+from projector.parallelism.batch import micro_batches
+from tests.layers.builders import DENSE, job, mixtral, model, target
+
+
+def test_expert_parallelism_does_not_enter_data_parallelism() -> None:
+    layout = Parallelism(pipeline=4, expert=8)
+    resolved = resolve(job(mixtral(), micro=2, global_=128, layout=layout), target(nodes=4))
+    assert (resolved.data, resolved.micro_batches, resolved.expert_data) == (8, 8, 1)
+    assert (resolved.shard, resolved.expert_shard) == (8, 1)
+
+
+@pytest.mark.parametrize(("devices", "tensor"), [(8, 1), (8, 2), (1, 1), (2, 1), (4, 2)])
+def test_a_job_smaller_than_a_node_takes_one_node(devices: int, tensor: int) -> None:
+    asked = job(layout=Parallelism(tensor=tensor))
+    nodes = minimum_nodes(asked, devices)
+    assert nodes == 1
+    assert resolve(asked, target(nodes=nodes, devices_per_node=devices)).data == devices // tensor
+
+
+@given(st.integers(1, 5000), st.integers(1, 12), st.integers(1, 64))
+def test_the_nearest_batches_that_are_named_do_divide(batch: int, micro: int, data: int) -> None:
+    if batch % (micro * data) == 0:
+        assert micro_batches(batch, micro, data) * micro * data == batch
+        return
+    with pytest.raises(BatchIndivisible) as caught:
+        micro_batches(batch, micro, data)
+    named = [int(number) for number in re.findall(r"\d+", caught.value.expected)]
+    assert all(number % (micro * data) == 0 and number > 0 for number in named)
+    assert any(abs(number - batch) < micro * data for number in named)
+    for number in (batch, micro, data):
+        assert str(number) in caught.value.message
+
+
+def test_weak_scaling_grows_the_batch_from_the_smallest_cluster() -> None:
+    asked = job(global_=16, layout=Parallelism(tensor=4))
+    assert resolve(asked, target(nodes=1, scaling=Scaling.WEAK)).global_batch == 16
+    grown = resolve(asked, target(nodes=8, scaling=Scaling.WEAK))
+    assert (grown.global_batch, grown.micro_batches) == (128, 8)
+
+
+def test_strong_scaling_keeps_the_batch() -> None:
+    assert resolve(job(global_=128), target(nodes=8)).micro_batches == 2
+
+
+@given(
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([4, 8]),
+    st.integers(1, 4),
+)
+def test_groups_spread_over_nodes_as_an_enumeration_of_ranks_says(
+    tensor: int, context: int, pipeline: int, per_node: int, data: int
+) -> None:
+    """Against mixed-radix ranks in Megatron-LM's order tp-cp-dp-pp, taken apart one by one."""
+    world = tensor * context * pipeline * data
+    if world % per_node:
+        return
+    asked = job(
+        model((DENSE,) * 8),
+        global_=data * pipeline,
+        layout=Parallelism(tensor=tensor, context=context, pipeline=pipeline, sequence_parallel=False),
+    )
+    resolved = resolve(asked, target(nodes=world // per_node, devices_per_node=per_node))
+    places = [
+        (rank % tensor, rank // tensor % context, rank // (tensor * context) % data, rank // (world // pipeline))
+        for rank in range(world)
+    ]
+    free = {Group.TENSOR: {0}, Group.CONTEXT: {1}, Group.DATA: {1, 2}, Group.PIPELINE: {3}}
+    for group, axes in free.items():
+        members = [
+            rank for rank, place in enumerate(places) if all(place[axis] == 0 for axis in range(4) if axis not in axes)
+        ]
+        nodes = [rank // per_node for rank in members]
+        placement = resolved.placement(group)
+        assert placement.size == len(members) == resolved.size(group)
+        assert placement.nodes == len(set(nodes))
+        assert placement.ranks_per_node == max(nodes.count(node) for node in nodes)

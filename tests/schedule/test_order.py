@@ -1,0 +1,140 @@
+"""Every schedule is a complete and consistent order, whatever the size of pipeline and batch."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projector.errors import BatchIndivisible, InputError, LayoutImpossible, NotAvailable
+from projector.job import Parallelism, Schedule
+from projector.schedule import AVAILABLE, ChunkDurations, Event, Kind, Order, framework_schedule, longest_path, order
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> Order:
+    """Any schedule that can be built."""
+    schedule = draw(st.sampled_from(AVAILABLE))
+    pipeline = draw(st.integers(1, 7))
+    if schedule is Schedule.INTERLEAVED:
+        return order(schedule, pipeline, draw(st.integers(2, 4)), pipeline * draw(st.integers(1, 4)))
+    return order(schedule, pipeline, 2 if schedule is Schedule.ZBV_FORMATTED else 1, draw(st.integers(1, 20)))
+
+
+def events(order: Order) -> Iterator[tuple[int, int, Event]]:
+    """Rank, index and event of everything."""
+    for rank, sequence in enumerate(order.ranks):
+        for index, event in enumerate(sequence):
+            yield rank, index, event
+
+
+@given(orders())
+def test_each_rank_runs_each_pass_exactly_once(order: Order) -> None:
+    kinds = (Kind.F, Kind.B, Kind.W) if order.splits_backward else (Kind.F, Kind.B)
+    wanted = {
+        Event(kind, chunk, mb) for kind in kinds for chunk in range(order.chunks) for mb in range(order.micro_batches)
+    }
+    for sequence in order.ranks:
+        assert len(sequence) == len(wanted)
+        assert set(sequence) == wanted
+
+
+@given(orders())
+def test_a_rank_runs_forward_before_backward_before_weights(order: Order) -> None:
+    for sequence in order.ranks:
+        place = {event: index for index, event in enumerate(sequence)}
+        for kind, chunk, mb in sequence:
+            if kind is Kind.B:
+                assert place[Event(Kind.F, chunk, mb)] < place[Event(kind, chunk, mb)]
+            if kind is Kind.W:
+                assert place[Event(Kind.B, chunk, mb)] < place[Event(kind, chunk, mb)]
+
+
+@given(
+    order=orders(),
+    one=st.builds(
+        ChunkDurations,
+        forward=st.floats(0.1, 3),
+        backward_input=st.floats(0.1, 3),
+        backward_weight=st.floats(0, 3),
+    ),
+    hop=st.floats(0, 1),
+    blocking=st.booleans(),
+)
+def test_no_schedule_deadlocks_and_every_input_arrives_before_it_is_used(
+    order: Order, one: ChunkDurations, hop: float, *, blocking: bool
+) -> None:
+    line = longest_path(order, [[one] * order.chunks] * order.pipeline, [hop] * order.pipeline, blocking=blocking)
+    stages = order.pipeline * order.chunks
+    start = {(e.kind, order.virtual_stage(r, e.chunk), e.micro_batch): line.starts[r][i] for r, i, e in events(order)}
+    end = {(e.kind, order.virtual_stage(r, e.chunk), e.micro_batch): line.ends[r][i] for r, i, e in events(order)}
+    assert len(end) == sum(map(len, order.ranks))
+
+    def sent(stage: int, other: int) -> float:
+        return 0.0 if order.rank_of(stage) == order.rank_of(other) else hop
+
+    for (kind, stage, mb), begun in start.items():
+        if kind is Kind.F and stage:
+            assert begun >= end[Kind.F, stage - 1, mb] + sent(stage, stage - 1)
+        if kind is Kind.B:
+            assert begun >= end[Kind.F, stage, mb]
+            if stage < stages - 1:
+                assert begun >= end[Kind.B, stage + 1, mb] + sent(stage, stage + 1)
+    for rank, sequence in enumerate(order.ranks):
+        assert list(line.starts[rank]) == sorted(line.starts[rank]), f"rank {rank} goes back in time"
+        assert len(sequence) == len(line.ends[rank])
+
+
+NOT_YET = sorted(set(Schedule) - set(AVAILABLE))
+
+
+@pytest.mark.parametrize("schedule", NOT_YET)
+def test_a_schedule_that_is_not_offered_is_refused_by_name(schedule: Schedule) -> None:
+    with pytest.raises(NotAvailable, match=schedule.value):
+        order(schedule, 4, 2, 8)
+
+
+def test_interleaving_names_the_nearest_batches_when_micro_batches_do_not_divide() -> None:
+    with pytest.raises(BatchIndivisible, match=r"10 micro batches over 4 pipeline stages.*8 or 12"):
+        order(Schedule.INTERLEAVED, 4, 2, 10)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "needed"),
+    [
+        (Schedule.ONE_F_ONE_B, 2, "1"),
+        (Schedule.ZERO_BUBBLE, 2, "1"),
+        (Schedule.INTERLEAVED, 1, "2 or more"),
+        (Schedule.ZBV_FORMATTED, 3, "2"),
+    ],
+)
+def test_schedules_refuse_a_number_of_chunks_they_are_not_made_for(
+    schedule: Schedule, chunks: int, needed: str
+) -> None:
+    with pytest.raises(LayoutImpossible, match=f"with {chunks} model chunks.*needs {needed}$"):
+        order(schedule, 4, chunks, 8)
+
+
+def test_a_folded_schedule_gives_rank_0_the_first_and_the_last_chunk() -> None:
+    folded = order(Schedule.ZBV_FORMATTED, 4, 2, 8)
+    assert [folded.virtual_stage(0, chunk) for chunk in range(2)] == [0, 7]
+    assert [folded.rank_of(stage) for stage in range(8)] == [0, 1, 2, 3, 3, 2, 1, 0]
+
+
+def test_nothing_to_schedule_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="0 micro batches"):
+        order(Schedule.ONE_F_ONE_B, 4, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "stated", "runs"),
+    [
+        (1, None, Schedule.ONE_F_ONE_B),
+        (2, None, Schedule.INTERLEAVED),
+        (1, Schedule.ZERO_BUBBLE, Schedule.ZERO_BUBBLE),
+    ],
+)
+def test_the_framework_runs_what_is_stated_else_what_the_chunks_imply(
+    chunks: int, stated: Schedule | None, runs: Schedule
+) -> None:
+    assert framework_schedule(Parallelism(pipeline=4, virtual_pipeline=chunks), stated) is runs

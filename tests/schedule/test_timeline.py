@@ -1,0 +1,155 @@
+"""The longest path agrees with the closed forms of the papers that introduced the schedules."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projector.job import Schedule
+from projector.schedule import ChunkDurations, in_flight, longest_path, order, pipeline_time
+
+SIZES = st.tuples(st.integers(2, 8), st.integers(1, 5))
+SECONDS = st.floats(0.1, 5.0)
+
+
+def uniform(pipeline: int, chunks: int, forward: float, back: float, weight: float) -> list[list[ChunkDurations]]:
+    """The same durations everywhere, a stage's work divided over its chunks."""
+    one = ChunkDurations(forward=forward / chunks, backward_input=back / chunks, backward_weight=weight / chunks)
+    return [[one] * chunks] * pipeline
+
+
+@given(SIZES, st.integers(1, 40), SECONDS, SECONDS)
+def test_1f1b_takes_as_long_as_its_bubble_formula_says(
+    sizes: tuple[int, int], micro_batches: int, forward: float, back: float
+) -> None:
+    """(m + p - 1)(F + B): Narayanan et al., arXiv 2104.04473, section 2.2."""
+    pipeline = sizes[0]
+    found = pipeline_time(
+        Schedule.ONE_F_ONE_B, 1, micro_batches, uniform(pipeline, 1, forward, back, 0.0), [0.0] * pipeline
+    )
+    assert found.seconds == pytest.approx((micro_batches + pipeline - 1) * (forward + back))
+
+
+@given(SIZES, st.integers(1, 4), SECONDS, SECONDS)
+def test_interleaving_divides_the_bubble_by_the_chunks(
+    sizes: tuple[int, int], groups: int, forward: float, back: float
+) -> None:
+    """The same paper: m (F + B) + (p - 1)(F + B) / v."""
+    pipeline, chunks = sizes[0], sizes[1] + 1
+    micro_batches = pipeline * groups
+    found = pipeline_time(
+        Schedule.INTERLEAVED, chunks, micro_batches, uniform(pipeline, chunks, forward, back, 0.0), [0.0] * pipeline
+    )
+    assert found.seconds == pytest.approx((micro_batches + (pipeline - 1) / chunks) * (forward + back))
+
+
+@given(st.integers(2, 8), st.integers(2, 4), SECONDS)
+def test_zero_bubble_h1_has_a_third_of_the_bubble_when_all_passes_are_equal(
+    pipeline: int, groups: int, seconds: float
+) -> None:
+    """(p - 1)(F + B - W): Qi et al., arXiv 2401.10241, table 1."""
+    micro_batches = pipeline * groups
+    found = pipeline_time(
+        Schedule.ZERO_BUBBLE, 1, micro_batches, uniform(pipeline, 1, seconds, seconds, seconds), [0.0] * pipeline
+    )
+    assert found.seconds == pytest.approx((3 * micro_batches + pipeline - 1) * seconds)
+
+
+@given(st.integers(2, 8), st.integers(2, 4), SECONDS)
+def test_zbv_has_a_third_of_the_bubble_of_h1_when_all_passes_are_equal(
+    pipeline: int, groups: int, seconds: float
+) -> None:
+    """No bubble but that of the first rank's neighbours filling: (p - 1) F of one of two chunks."""
+    micro_batches = 2 * pipeline * groups
+    found = pipeline_time(
+        Schedule.ZBV_FORMATTED, 2, micro_batches, uniform(pipeline, 2, seconds, seconds, seconds), [0.0] * pipeline
+    )
+    assert found.seconds == pytest.approx((3 * micro_batches + (pipeline - 1) / 2) * seconds)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "pipeline", "chunks", "micro_batches"),
+    [
+        (Schedule.ONE_F_ONE_B, 8, 1, 1024),
+        (Schedule.ONE_F_ONE_B, 16, 1, 517),
+        (Schedule.ZERO_BUBBLE, 8, 1, 1024),
+        (Schedule.INTERLEAVED, 8, 3, 512),
+        (Schedule.ZBV_FORMATTED, 8, 2, 515),
+    ],
+)
+def test_continuing_a_long_schedule_equals_running_all_of_it(
+    schedule: Schedule, pipeline: int, chunks: int, micro_batches: int
+) -> None:
+    """Also with uneven stages, where the slowest one sets the pace."""
+    durations = [
+        [ChunkDurations(forward=1.0 + 0.05 * (rank % 3), backward_input=1.2, backward_weight=0.7)] * chunks
+        for rank in range(pipeline)
+    ]
+    hops = [0.01 * (1 + rank % 2) for rank in range(pipeline)]
+    whole = longest_path(order(schedule, pipeline, chunks, micro_batches), durations, hops)
+    continued = pipeline_time(schedule, chunks, micro_batches, durations, hops)
+    assert continued.seconds == pytest.approx(whole.seconds, rel=2e-3)
+    assert continued.busy == pytest.approx(whole.busy)
+
+
+@given(st.integers(2, 8), st.integers(1, 30), st.sampled_from([Schedule.ONE_F_ONE_B, Schedule.ZERO_BUBBLE]))
+def test_work_sends_and_waiting_add_up_to_the_phase(pipeline: int, micro_batches: int, schedule: Schedule) -> None:
+    line = longest_path(
+        order(schedule, pipeline, 1, micro_batches),
+        uniform(pipeline, 1, 1.0, 1.3, 0.6),
+        [0.1] * pipeline,
+        blocking=True,
+    )
+    for busy, sending, bubble in zip(line.busy, line.sending, line.bubble, strict=True):
+        assert busy + sending + bubble == pytest.approx(line.seconds)
+        assert bubble >= -1e-9
+
+
+def test_more_micro_batches_lower_the_share_of_the_bubble() -> None:
+    shares = []
+    for micro_batches in (1, 2, 4, 8, 64):
+        time = pipeline_time(Schedule.ONE_F_ONE_B, 1, micro_batches, uniform(4, 1, 1.0, 2.0, 0.0), [0.05] * 4)
+        shares.append(1 - sum(time.busy) / (4 * time.seconds))
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_blocking_send_costs_more_than_one_that_overlaps() -> None:
+    durations = uniform(4, 1, 1.0, 2.0, 0.0)
+    free = pipeline_time(Schedule.ONE_F_ONE_B, 1, 16, durations, [0.1] * 4)
+    blocked = pipeline_time(Schedule.ONE_F_ONE_B, 1, 16, durations, [0.1] * 4, blocking=True)
+    assert blocked.seconds > free.seconds > 19 * 3.0
+
+
+@given(SIZES, st.integers(1, 5))
+def test_1f1b_keeps_as_many_micro_batches_as_ranks_follow(sizes: tuple[int, int], groups: int) -> None:
+    """PipeDream-Flush: p - i, never more than there are."""
+    pipeline, micro_batches = sizes[0], groups
+    peaks = [peak.weight for peak in in_flight(order(Schedule.ONE_F_ONE_B, pipeline, 1, micro_batches))]
+    assert peaks == [min(pipeline - rank, micro_batches) for rank in range(pipeline)]
+
+
+@given(st.integers(2, 8), st.integers(2, 4), st.integers(2, 4))
+def test_interleaving_keeps_two_more_per_following_rank(pipeline: int, chunks: int, groups: int) -> None:
+    """2 (p - i - 1) + (v - 1) p + 1 chunks: Megatron-LM's warm-up."""
+    peaks = [peak.weight for peak in in_flight(order(Schedule.INTERLEAVED, pipeline, chunks, pipeline * groups))]
+    expected = [2 * (pipeline - rank - 1) + (chunks - 1) * pipeline + 1 for rank in range(pipeline)]
+    assert peaks == [min(value, pipeline * groups * chunks) for value in expected]
+
+
+@given(st.integers(2, 8), st.integers(2, 4))
+def test_zero_bubble_h1_keeps_what_the_first_rank_of_1f1b_keeps(pipeline: int, groups: int) -> None:
+    peaks = [peak.weight for peak in in_flight(order(Schedule.ZERO_BUBBLE, pipeline, 1, pipeline * groups))]
+    assert peaks == [pipeline] * pipeline
+
+
+@given(st.integers(2, 8), st.integers(2, 4))
+def test_zbv_keeps_as_much_as_the_first_rank_of_1f1b_on_every_rank(pipeline: int, groups: int) -> None:
+    peaks = [peak.weight for peak in in_flight(order(Schedule.ZBV_FORMATTED, pipeline, 2, 2 * pipeline * groups))]
+    assert peaks == [2 * pipeline] * pipeline
+
+
+def test_weights_decide_which_moment_is_the_peak() -> None:
+    schedule = order(Schedule.INTERLEAVED, 2, 2, 4)
+    first_chunk_heavy = in_flight(schedule, [[10.0, 1.0], [10.0, 1.0]])
+    counted = in_flight(schedule)
+    assert first_chunk_heavy[0].chunks[0] == counted[0].chunk_peaks[0]
+    assert first_chunk_heavy[0].weight == 10 * first_chunk_heavy[0].chunks[0] + first_chunk_heavy[0].chunks[1]
