@@ -54,8 +54,8 @@ lint: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-images: ## Build the container images with buildah, podman or docker
-	images/build.sh
+images: ## Build the container images with docker, podman or buildah; TAG and BUILD_FLAGS go to the builder
+	images/build.sh "$(TAG)" $(BUILD_FLAGS)
 
 docs: $(STAMP) ## Regenerate the reference pages
 	$(BIN)/python -m docs

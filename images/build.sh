@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Builds the container images with whichever builder this machine has.
-#   images/build.sh [TAG]      builds projection-operator:TAG (default: the version in pyproject.toml)
+#   images/build.sh [TAG [BUILDER_OPTION...]]
+# TAG is the version in pyproject.toml when empty; options, such as --pull or --build-arg, go to the builder as they are.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)
 tag=${1:-$version}
+options=("${@:2}")
 
 builder() {
     if command -v docker >/dev/null && docker info >/dev/null 2>&1; then echo "docker build"
@@ -21,5 +23,5 @@ fi
 for image in images/*/Dockerfile; do
     name=projection-$(basename "$(dirname "$image")")
     echo "Building $name:$tag with $build ..."
-    $build --file "$image" --tag "$name:$tag" .
+    $build "${options[@]}" --file "$image" --tag "$name:$tag" .
 done

@@ -6,10 +6,23 @@ from dataclasses import replace
 from projector import catalog
 from projector.api import DEFAULT_DEVICE, Question
 from projector.catalog import Device
-from projector.config import Assumption, ConfigValue, LoadedConfiguration, Unmodelled, overrides_from_pairs, read
-from projector.errors import ConfigurationError
+from projector.config import (
+    Assumption,
+    ConfigValue,
+    LoadedConfiguration,
+    Unmodelled,
+    overrides_from_pairs,
+    read,
+    read_hardware_file,
+)
 from projector.job import AttentionBackend, Schedule, Target, TrainingJob
-from projector.memory import count_parameters, project_memory, unmodelled_layers
+from projector.memory import (
+    count_parameters,
+    memory_assumptions,
+    project_memory,
+    unknown_figures,
+    unmodelled_layers,
+)
 from projector.parallelism import Layout, minimum_nodes, resolve
 from projector.projection import (
     MemoryLevel,
@@ -18,9 +31,8 @@ from projector.projection import (
     Projection,
     ResolvedLayout,
 )
+from projector.schedule import named_schedule
 
-AUTOMATIC = ("auto", "all")
-"""Values of `Question.schedule` that leave the choice to the framework."""
 _FLASH_ARCHITECTURES = ("sm80", "sm86", "sm89")
 """NVIDIA GPUs older than Hopper, where Transformer Engine prefers FlashAttention 2 to cuDNN
 (TransformerEngine dot_product_attention/utils.py)."""
@@ -35,6 +47,8 @@ def answer(question: Question) -> Projection:
     job, layout = _laid_out(asked, target, device)
     unmodelled = (*loaded.unmodelled, *unmodelled_layers(job))
     memory = _memory(question, job, layout, device, unmodelled) if question.memory else None
+    unknown = unknown_figures(job, layout, device) if question.memory else ()
+    estimated = memory_assumptions(job, layout) if question.memory else ()
     performance, without_effect = _performance(question, job, target, layout, device)
     return Projection(
         model=job.model.name,
@@ -47,8 +61,8 @@ def answer(question: Question) -> Projection:
         parameters=count_parameters(job, layout),
         values=_sorted(loaded.values),
         ignored=(*loaded.ignored, *without_effect),
-        assumed=_assumed(question, loaded, target),
-        unmodelled=unmodelled,
+        assumed=(*_assumed(question, loaded, target), *estimated),
+        unmodelled=(*unmodelled, *unknown),
         memory=memory,
         performance=performance,
     )
@@ -94,13 +108,7 @@ def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
 
 def _scheduled(job: TrainingJob, name: str) -> TrainingJob:
     """The job under the schedule that was asked for."""
-    if name in AUTOMATIC:
-        return job
-    try:
-        return replace(job, schedule=Schedule(name))
-    except ValueError:
-        known = ", ".join((*AUTOMATIC, *(known.value for known in Schedule)))
-        raise ConfigurationError(f"{name!r}", place="pipeline schedule", expected=f"one of {known}") from None
+    return replace(job, schedule=named_schedule(name) or job.schedule)
 
 
 def _target(question: Question, job: TrainingJob, device: Device) -> Target:
@@ -128,14 +136,13 @@ def _performance(
     """The time half, and keys of the hardware file that have no effect."""
     if not question.performance:
         return None, ()
-    from projector.costs import read_hardware_config  # noqa: PLC0415 - memory alone does not need it
     from projector.performance import project_performance  # noqa: PLC0415 - memory alone does not need it
 
     def peak_allocated_bytes(schedule: Schedule) -> int:
         stages = project_memory(job, layout, device, schedule=schedule).stages
         return max(stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages)
 
-    overrides = None if question.hardware is None else read_hardware_config(question.hardware)
+    overrides = None if question.hardware is None else read_hardware_file(question.hardware)
     projection = project_performance(
         job,
         target,

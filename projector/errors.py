@@ -18,6 +18,15 @@ The hierarchy::
 
 from typing import ClassVar
 
+_SHOWN_CHARACTERS = 60
+"""Longest quotation of a value in a message, so that the message stays readable."""
+
+
+def shown(value: object) -> str:
+    """A value as messages quote it: its `repr`, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+
 
 class ProjectorError(Exception):
     """Base of every error that projector raises on purpose."""

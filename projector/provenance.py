@@ -53,7 +53,10 @@ class Assumption:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unmodelled:
-    """A part of the job that the engine did not understand; it makes the verdict `Unknown` when it `decides`."""
+    """A part of the job that the engine did not understand, or a figure that nobody knows.
+
+    One that `decides` makes the verdict `Unknown`, unless the job does not fit whatever the figure.
+    """
 
     what: str
     """The key, layer kind or device by name."""
@@ -62,7 +65,7 @@ class Unmodelled:
     effect: str
     """What the answer lacks because of it."""
     decides: bool
-    """True when memory may be wrong by more than the stated interval, so that no verdict may be given."""
+    """True when memory may be wrong by more than the stated interval, so that nothing may be said to fit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

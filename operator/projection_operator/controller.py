@@ -14,13 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from projection_operator.api.names import (
-    API_VERSION,
-    KIND,
-    REPORT_LABELS,
-    SPEC_HASH_ANNOTATION,
-    Key,
-)
+from projection_operator.api.conditions import ConditionType, condition_of
+from projection_operator.api.names import ANSWER_HASH_ANNOTATION, API_VERSION, KIND, REPORT_LABELS, Key
 from projection_operator.api.spec import Request, parse_request
 from projection_operator.cluster.client import ApiClient, ApiError, Conflict, NotFound
 from projection_operator.cluster.events import emit
@@ -92,6 +87,11 @@ class Controller:
             logger.info("Changed meanwhile, looking again", extra={"error": str(error)})
             result = "unchanged"
             self.queue.add(key)
+        except NotFound as error:
+            # The request was deleted during the look, which the next one will find; or its namespace is going.
+            logger.info("Gone meanwhile, looking again", extra={"error": str(error)})
+            result = "gone"
+            self.queue.add_after_failure(key)
         except ApiError as error:
             result = self._failed(key)
             logger.warning("The API server refused, trying again later", extra={"error": str(error)})
@@ -157,7 +157,7 @@ class Controller:
         except NotFound:
             return None
         annotations: Mapping[str, str] = report["metadata"].get("annotations") or {}
-        return annotations.get(SPEC_HASH_ANNOTATION)
+        return annotations.get(ANSWER_HASH_ANNOTATION)
 
     async def _carry_out(self, action: Action, request: Request) -> Request:
         """Do one thing; returns the request as it is afterwards."""
@@ -187,7 +187,7 @@ class Controller:
         name = request.key.name
         body = await self.client.merge(REQUESTS, request.key.namespace, name, patch, subresource="status")
         self.store.put(body)
-        completed = next(item for item in status["conditions"] if item["type"] == "Completed")
+        completed = condition_of(status, ConditionType.COMPLETED)
         logger.info("Status written", extra={"completed": completed["status"], "reason": completed["reason"]})
         return parse_request(body)
 
@@ -202,7 +202,7 @@ def report_body(request: Request, report: ApplyReport) -> dict[str, Any]:
             "name": report.name,
             "namespace": request.key.namespace,
             "labels": {**REPORT_LABELS, "app.kubernetes.io/instance": report.name},
-            "annotations": {SPEC_HASH_ANNOTATION: report.spec_hash},
+            "annotations": {ANSWER_HASH_ANNOTATION: report.answer_hash},
             "ownerReferences": [owner],
         },
         "data": dict(report.data),

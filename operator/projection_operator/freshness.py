@@ -6,7 +6,7 @@ not delivered is *overdue*; the age of the oldest overdue object is the lag. Ver
 and any later delivery about the object settles it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from projection_operator.api.names import Key
 
@@ -51,8 +51,3 @@ class Freshness:
     def lag_seconds(self, now: float) -> float:
         """Age of the oldest overdue object, 0 when nothing is overdue."""
         return max((now - since for since in self._overdue.values()), default=0.0)
-
-
-def longest_lag(kinds: Iterable[Freshness], now: float) -> float:
-    """Lag over several kinds."""
-    return max((kind.lag_seconds(now) for kind in kinds), default=0.0)

@@ -13,9 +13,8 @@ from typing import Any
 
 import kopf
 
-from projection_operator.api.names import GROUP, PLURAL, VERSION, Key
+from projection_operator.api.names import CONFIG_SELECTOR, GROUP, PLURAL, VERSION, Key
 from projection_operator.cluster.credentials import Credentials
-from projection_operator.patrol import CONFIG_SELECTOR
 from projection_operator.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,11 @@ def make_registry(runtime: Runtime, credentials: Credentials) -> kopf.OperatorRe
     @kopf.on.startup(registry=registry)
     async def startup(settings: kopf.OperatorSettings, **_: object) -> None:
         configure(settings)
-        await runtime.start()
+        try:
+            await runtime.start()
+        except OSError as error:
+            # Anything else would be tried again by kopf, and a taken port stays taken.
+            raise kopf.PermanentError(f"cannot start: {error}") from error
 
     @kopf.on.cleanup(registry=registry)
     async def cleanup(**_: object) -> None:

@@ -19,7 +19,7 @@ _KOPF = frozenset({"settings", "k8s_skip", "k8s_ref"})
 
 @contextlib.contextmanager
 def about(key: Key) -> Iterator[None]:
-    """Everything that is logged in the block is about this request, engine threads included."""
+    """Everything that is logged in the block is about this request."""
     token = _current.set(key)
     try:
         yield

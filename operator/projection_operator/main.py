@@ -2,8 +2,10 @@
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +13,13 @@ from projection_operator import logs
 from projection_operator.options import Options
 from projection_operator.version import version
 
+logger = logging.getLogger(__name__)
+
 USAGE_ERROR = 2
 FAILURE = 1
+
+RESTART_SECONDS = 1.0
+"""Pause before everything is started anew after a watch has broken."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +37,6 @@ def _run(options: Options, log_level: str) -> int:
     from projection_operator.cluster.credentials import CredentialsError, load_credentials  # noqa: PLC0415
     from projection_operator.handlers import make_registry  # noqa: PLC0415
     from projection_operator.runtime import Runtime  # noqa: PLC0415
-    from projector.api import project  # noqa: PLC0415
 
     try:
         credentials = load_credentials(options.kubeconfig)
@@ -38,18 +44,27 @@ def _run(options: Options, log_level: str) -> int:
     except CredentialsError as error:
         return _complain(str(error))
     logs.configure(log_level)
-    runtime = Runtime(options, credentials, project)
-
-    asyncio.run(
-        kopf.operator(
-            registry=make_registry(runtime, credentials),
-            clusterwide=not options.namespaces,
-            namespaces=options.namespaces,
-            standalone=True,
-            stop_flag=runtime.stop,
-        )
-    )
-    return FAILURE if runtime.failed else 0
+    while True:
+        runtime = Runtime(options, credentials)
+        try:
+            asyncio.run(
+                kopf.operator(
+                    registry=make_registry(runtime, credentials),
+                    clusterwide=not options.namespaces,
+                    namespaces=options.namespaces,
+                    standalone=True,
+                    stop_flag=runtime.stop,
+                )
+            )
+        except Exception as error:
+            if runtime.failed or not runtime.started:
+                logger.critical("The operator cannot go on", exc_info=True)
+                return FAILURE
+            # kopf ends with any of its watches, such as when the CustomResourceDefinition or a right is taken away.
+            logger.warning("A watch broke, starting anew", extra={"error": str(error)})
+            time.sleep(RESTART_SECONDS)
+        else:
+            return FAILURE if runtime.failed else 0
 
 
 def _complain(message: str) -> int:
@@ -68,7 +83,9 @@ def _options(parsed: argparse.Namespace) -> Options:
         deaf_seconds=parsed.deaf_seconds,
         primus_root=parsed.primus_root,
         workers=parsed.workers,
-        engine_threads=parsed.engine_threads,
+        engine_processes=parsed.engine_processes,
+        engine_seconds=parsed.engine_seconds,
+        engine_memory_mib=parsed.engine_memory_mib,
     )
 
 
@@ -81,7 +98,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("webhook", help="serve the admission webhook (not available yet)")
     run = commands.add_parser("run", help="watch and answer", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    defaults = Options()
+    _add_run_options(run, Options())
+    return parser
+
+
+def _add_run_options(run: argparse.ArgumentParser, defaults: Options) -> None:
     run.add_argument(
         "--namespace",
         action="append",
@@ -103,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, what in (
         ("resync-seconds", "everything is looked at again after this time"),
         ("probe-seconds", "the watch is checked against a list after this time"),
+        ("engine-seconds", "longest that a run of the engine may take"),
         ("deaf-seconds", "/healthz fails when the watch has missed changes for this time"),
     ):
         default = getattr(defaults, name.replace("-", "_"))
@@ -110,16 +132,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--primus-root", type=_folder, metavar="FOLDER", help="a Primus checkout with presets; the catalog when absent"
     )
-    run.add_argument(
-        "--workers", type=_count, default=defaults.workers, metavar="N", help="requests looked at concurrently"
-    )
-    run.add_argument(
-        "--engine-threads", type=_count, default=defaults.engine_threads, metavar="N", help="runs of the engine at once"
-    )
+    for name, unit, what in (
+        ("workers", "N", "requests looked at concurrently"),
+        ("engine-processes", "N", "runs of the engine at once"),
+        ("engine-memory-mib", "MIB", "address space of one run of the engine"),
+    ):
+        default = getattr(defaults, name.replace("-", "_"))
+        run.add_argument(f"--{name}", type=_count, default=default, metavar=unit, help=what)
     run.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="least level logged"
     )
-    return parser
 
 
 def _file(text: str) -> Path:
@@ -155,7 +177,3 @@ def _positive_seconds(text: str) -> float:
     if not 0.0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return seconds
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -26,5 +26,11 @@ class Options:
     """A Primus checkout whose presets configurations may use; None uses the catalog."""
     workers: int = 4
     """Requests that are looked at concurrently."""
-    engine_threads: int = 2
+    engine_processes: int = 2
     """Runs of the engine at once."""
+    engine_seconds: float = 10.0
+    """Longest that one run may take. Public recipes take less than one second, 128 pipeline stages three; and while it
+    lasts, others wait."""
+    engine_memory_mib: int = 192
+    """Address space of one run in MiB. Public recipes take 25, 128 pipeline stages 64; and the memory limit of a
+    container has to hold `engine_processes` of them, since kubelets kill the whole container beyond it."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from projection_operator.api.names import CONFIG_LABEL, Key
+from projection_operator.api.names import CONFIG_SELECTOR, Key
 from projection_operator.cluster.client import ApiClient, ApiError
 from projection_operator.cluster.resources import CONFIG_MAPS, REQUESTS, Resource
 from projection_operator.freshness import Freshness
@@ -18,9 +18,6 @@ from projection_operator.queue import WorkQueue
 from projection_operator.store import Store
 
 logger = logging.getLogger(__name__)
-
-CONFIG_SELECTOR = f"{CONFIG_LABEL}=true"
-"""The ConfigMaps that are watched."""
 
 
 class Patrol:

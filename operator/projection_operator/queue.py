@@ -11,6 +11,8 @@ from projection_operator.api.names import Key
 
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 300.0
+"""Pauses after the first failure and after many in a row. An API server that is down is not asked more often, and one
+that is back is noticed within minutes."""
 
 
 class WorkQueue:

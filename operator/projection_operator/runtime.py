@@ -13,7 +13,7 @@ from projection_operator.cluster.credentials import Credentials
 from projection_operator.cluster.inventory import Inventory
 from projection_operator.cluster.resources import REQUESTS
 from projection_operator.controller import Controller
-from projection_operator.engine import Engine, Projector
+from projection_operator.engine import Engine, Limits
 from projection_operator.metrics.operator import OperatorMetrics
 from projection_operator.options import Options
 from projection_operator.patrol import Patrol
@@ -30,7 +30,7 @@ API_POLL_SECONDS = 1.0
 class Runtime:
     """Everything that lives as long as the process."""
 
-    def __init__(self, options: Options, credentials: Credentials, projector: Projector) -> None:
+    def __init__(self, options: Options, credentials: Credentials) -> None:
         """Nothing runs yet."""
         self.options = options
         self.store = Store()
@@ -39,12 +39,17 @@ class Runtime:
         self.patrol = Patrol(self.client, self.store, self.queue, options)
         self.stop = asyncio.Event()
         """Set when the process has to end, because a part has died, and when it has."""
+        self.started = False
+        """Everything runs, or ran."""
         self.failed = False
         """A part has died."""
         self._metrics = OperatorMetrics(
             self.store, queue_depth=lambda: len(self.queue), watch_lag=self.patrol.lag_seconds
         )
-        self._engine = Engine(projector, threads=options.engine_threads)
+        self._engine = Engine(
+            processes=options.engine_processes,
+            limits=Limits(seconds=options.engine_seconds, memory_bytes=options.engine_memory_mib << 20),
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._server: web.AppRunner | None = None
 
@@ -59,7 +64,8 @@ class Runtime:
             registry=self._metrics.registry,
         )
         logger.info("Serving health and metrics", extra={"address": list(self._server.addresses[0][:2])})
-        await self.client.__aenter__()
+        self.client.open()
+        await self._engine.start()
         await self._wait_for_api()
         controller = Controller(
             client=self.client,
@@ -74,6 +80,7 @@ class Runtime:
         for number in range(options.workers):
             self._spawn(controller.work(), f"worker {number}")
         self._spawn(self.patrol.run(), "patrol")
+        self.started = True
 
     async def close(self) -> None:
         """Stop everything; what was under way is found again by the next start."""
@@ -81,8 +88,8 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.queue.close()
-        self._engine.close()
-        await self.client.__aexit__()
+        await self._engine.close()
+        await self.client.close()
         if self._server is not None:
             await self._server.cleanup()
         # kopf waits for the flag in a task of its own, and for that task when it ends.

@@ -9,23 +9,27 @@ from functools import cache
 from pathlib import Path
 
 from projector.catalog import names
+from projector.catalog.allocator import ReservedRatio, reserved_ratio
 from projector.catalog.device import CollectiveCurve, Device, Link, LinkKind, peak_format
 from projector.catalog.device_file import read_device
 from projector.catalog.facts import Provenance, read_mapping
 from projector.catalog.host import HostCosts, host_costs
 from projector.catalog.model import CatalogModel, TokenizerVocabulary
 from projector.catalog.model_file import read_model
+from projector.catalog.overrides import HardwareOverrides
 from projector.catalog.tokenizers import find_vocabulary
-from projector.errors import DeviceUnknown, PresetUnknown
+from projector.errors import DeviceUnknown, PresetUnknown, shown
 
 __all__ = [
     "CatalogModel",
     "CollectiveCurve",
     "Device",
+    "HardwareOverrides",
     "HostCosts",
     "Link",
     "LinkKind",
     "Provenance",
+    "ReservedRatio",
     "TokenizerVocabulary",
     "citations",
     "device",
@@ -34,6 +38,7 @@ __all__ = [
     "model",
     "models",
     "peak_format",
+    "reserved_ratio",
     "tokenizer_vocabulary",
 ]
 
@@ -52,7 +57,7 @@ def device(name: str) -> Device:
         near = get_close_matches(names.normalised(name), names.known_names(_DEVICES), n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}? " if near else ""
         known = ", ".join(stem.upper() for stem in names.stems(_DEVICES))
-        raise DeviceUnknown(f"the GPU {name!r} is not in the catalog", expected=f"{hint}known are {known}")
+        raise DeviceUnknown(f"the GPU {shown(name)} is not in the catalog", expected=f"{hint}known are {known}")
     return _device(path)
 
 
@@ -70,7 +75,7 @@ def model(name: str) -> CatalogModel:
     if path is None:
         near = get_close_matches(names.normalised(name), names.known_names(_MODELS), n=3, cutoff=0.6)
         hint = f"did you mean {', '.join(near)}?" if near else "`projector models` lists what is known"
-        raise PresetUnknown(f"the model {name!r} is not in the catalog", expected=hint)
+        raise PresetUnknown(f"the model {shown(name)} is not in the catalog", expected=hint)
     return _model(path)
 
 

@@ -110,8 +110,8 @@ class Device:
     gemm_output_bytes_per_second: float | None = None
     """Rate at which a GEMM's operands and result pass memory, as a term that adds to the arithmetic."""
     training_factor: float | None = None
-    """Training against benchmark on `gemm_tflops` and attention: slowest GPU of the group, values, clocks. Fitted
-    on published training runs; multiply rates with it, or leave it out where rates were measured on the spot."""
+    """Training against benchmark on `gemm_tflops` and attention: slowest GPU of the group, values, clocks. From
+    published training runs; multiply rates with it, or leave it out where rates were measured on the spot."""
     idle_power_share: float | None = None
     """Share of the power limit that remains outside GEMM and attention, for the clock law
     c = ((1 - r u) / (1 - u)) ^ (1/3) with u the share of the step outside them."""

@@ -9,19 +9,19 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from projector.cli import exit_codes
+from projector.cli import exit_codes, output
 from projector.errors import DeviceMissing, InputError
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
     """Run the command and return its exit code; None takes the process's own arguments and environment."""
     tokens = sys.argv[1:] if arguments is None else list(arguments)
+    output.open_closed()
     try:
         code = _run(tokens, os.environ if environment is None else environment)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes standard output once more at exit; give it somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.discard()
         return exit_codes.BROKEN_PIPE
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED

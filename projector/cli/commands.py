@@ -7,6 +7,7 @@ from typing import Any
 
 from projector.api import Question, project
 from projector.cli import exit_codes
+from projector.cli.output import write
 from projector.cli.parser import read_command_line
 from projector.cli.question import Said, ask, understand, unused_variables
 from projector.errors import BatchIndivisible, LayoutImpossible
@@ -51,7 +52,7 @@ def _show(question: Question, said: Said, without_effect: Iterable[str]) -> int:
             from projector.answer import load  # noqa: PLC0415 - loaded by now
 
             loaded = load(question)
-            _write(show.values_report(loaded.values[key] for key in sorted(loaded.values)))
+            write(show.values_report(loaded.values[key] for key in sorted(loaded.values)))
         raise
     _print(said, projection.to_dict, lambda: show.report(projection))
     return exit_codes.ANSWERED
@@ -84,10 +85,4 @@ def _print(said: Said, document: Callable[[], Mapping[str, Any]], text: Callable
         from projector.report.machine import FORMS  # noqa: PLC0415 - not for text
 
         answer = FORMS[form](document())
-    _write(answer)
-
-
-def _write(answer: str) -> None:
-    """Print; a terminal or pipe that is not UTF-8 gets escapes rather than no answer."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(answer.encode(encoding, "backslashreplace").decode(encoding))
+    write(answer)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from projector.config.files import MAXIMUM_BYTES, check_size
-from projector.errors import ConfigurationError
+from projector.errors import ConfigurationError, shown
 
 
 def read_text(path: Path) -> str:
@@ -25,7 +25,7 @@ def read_text(path: Path) -> str:
         raise ConfigurationError(f"cannot be read: {reason}", place=place) from error
     check_size(len(content), name=place)
     if not content.strip():
-        raise ConfigurationError("is empty", place=place, expected="a training configuration")
+        raise ConfigurationError("is empty", place=place, expected="a file with content")
     if b"\0" in content:
         raise ConfigurationError("is not a text file", place=place, expected="UTF-8 text")
     try:
@@ -37,9 +37,13 @@ def read_text(path: Path) -> str:
 
 def folder(text: str) -> Path:
     """A folder that exists."""
-    path = Path(text).expanduser()
-    if not path.is_dir():
-        raise ConfigurationError(f"{text!r} is not a folder", expected="an existing folder")
+    try:
+        path = Path(text).expanduser()
+        found = path.is_dir()
+    except (OSError, RuntimeError):  # a name too long; no home folder
+        found = False
+    if not found:
+        raise ConfigurationError(f"{shown(text)} is not a folder", expected="an existing folder")
     return path
 
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from projector.cli.options import OPTIONS, options_of
 from projector.cli.row import CONFIGURED, Fate, Row, UsageError
+from projector.errors import shown
 
 COMMANDS: Mapping[str, str] = {
     "memory": "Does the job fit in each GPU's memory?",
@@ -57,8 +58,10 @@ def read_command_line(tokens: Sequence[str]) -> CommandLine:
     if place is None:
         _introduce(tokens)
     command = tokens[place]
+    if "--" in tokens:
+        raise UsageError("'--' has no meaning here", expected="options and key=value in any order")
     if command not in COMMANDS:
-        raise UsageError(f"{command!r} is not a command", expected=_nearest(command, COMMANDS))
+        raise UsageError(f"{shown(command)} is not a command", expected=_nearest(command, COMMANDS))
     rows = options_of(command)
     # What stands in front of the command may only be what every command takes.
     known, rest = _parser_of(command, rows).parse_known_args([*tokens[:place], *tokens[place + 1 :]])

@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from projector.errors import InputError, NotAvailable
+from projector.errors import InputError, NotAvailable, shown
+
+_DIGITS = 12
+"""Longest count that is read; no number of nodes, GPUs or sequences comes near."""
+_LARGEST_SHARE = 100
+"""Largest share that is read, so that what it widens stays finite."""
 
 PROJECTIONS = ("memory", "performance", "both")
 """The commands that project."""
@@ -111,20 +116,22 @@ def nothing(kind: Callable[[str], object]) -> Callable[[str], Effect]:
 
 
 def count(text: str) -> int:
-    """A whole number from 1."""
+    """A whole number from 1, of at most `_DIGITS` digits."""
+    if text.isdigit() and len(text) > _DIGITS:
+        raise InputError(f"{shown(text)} is too large", expected=f"a whole number of at most {_DIGITS} digits")
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise InputError(f"{text!r} is not a count", expected="a whole number, 1 or more")
+        raise InputError(f"{shown(text)} is not a count", expected="a whole number, 1 or more")
     return int(text)
 
 
 def share(text: str) -> float:
-    """A number from 0."""
+    """A number from 0 to `_LARGEST_SHARE`."""
     try:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0.0 <= number < float("inf"):
-        raise InputError(f"{text!r} is not a share", expected="a number, 0 or more, such as 0.05")
+    if not 0.0 <= number <= _LARGEST_SHARE:
+        raise InputError(f"{shown(text)} is not a share", expected=f"a number from 0 to {_LARGEST_SHARE}, such as 0.05")
     return number
 
 

@@ -14,7 +14,7 @@ and subscripts are refused by name:
 import re
 from dataclasses import dataclass
 
-from projector.errors import ConfigurationError
+from projector.errors import ConfigurationError, shown
 
 MAXIMUM_LENGTH = 20_000
 """Characters of an expression."""
@@ -64,9 +64,8 @@ def _tokens(text: str, place: str) -> list[tuple[str, str]]:
 
 
 def _refused(text: str, token: str, place: str) -> ConfigurationError:
-    shown = text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004 - fits a line of a terminal
     return ConfigurationError(
-        f"{token!r} is not understood in {shown!r}",
+        f"{shown(token)} is not understood in {shown(text)}",
         place=place,
         expected="numbers, quoted texts, lists, `+` and `*`, as in ([0]*3+[1]*58); nothing is executed",
     )
@@ -154,7 +153,8 @@ class _Parser:
 
     def bounded(self, value: float) -> int | float:
         if isinstance(value, int) and abs(value) > MAXIMUM_INTEGER:
-            raise ConfigurationError(f"an integer beyond {MAXIMUM_INTEGER:.0e} in {self.text!r}", place=self.place)
+            message = f"an integer beyond {MAXIMUM_INTEGER:.0e} in {shown(self.text)}"
+            raise ConfigurationError(message, place=self.place)
         return value
 
     def items(self, end: str, depth: int) -> list[object]:
@@ -207,7 +207,8 @@ class _Parser:
         """Count the entries of a list before it is made."""
         self.made += max(items, 0)
         if self.made > MAXIMUM_ITEMS:
-            raise ConfigurationError(f"a list of more than {MAXIMUM_ITEMS} entries in {self.text!r}", place=self.place)
+            message = f"a list of more than {MAXIMUM_ITEMS} entries in {shown(self.text)}"
+            raise ConfigurationError(message, place=self.place)
 
 
 def _is_number(value: object) -> bool:

@@ -7,7 +7,7 @@ refuses whatever leaves its root, is not a regular file, or is larger than `MAXI
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from projector.errors import ConfigurationError, ConfigurationTooLarge
+from projector.errors import ConfigurationError, ConfigurationTooLarge, shown
 
 MAXIMUM_BYTES = 5 * 1024 * 1024
 """Largest configuration file that is read: 5 MiB; the largest public recipe has 12 KiB."""
@@ -34,9 +34,9 @@ class Files:
         `place` says where the name stands. Raises `ConfigurationError` when it leads outside the root or is no file.
         """
         path = self.inside(name, beside=beside, place=place)
-        if not path.is_file():
+        if not is_file(path):
             base = self.label(beside.parent if beside is not None else self.root.resolve())
-            raise ConfigurationError(f"there is no file {name!r} in {base}", place=place)
+            raise ConfigurationError(f"there is no file {shown(name)} in {base}", place=place)
         return path
 
     def inside(self, name: str, *, beside: Path | None = None, place: str) -> Path:
@@ -44,10 +44,13 @@ class Files:
         root = self.root.resolve()
         base = beside.parent if beside is not None else root
         if "\0" in name:
-            raise ConfigurationError(f"{name!r} is not a file name", place=place)
-        path = (base / name).resolve()
+            raise ConfigurationError(f"{shown(name)} is not a file name", place=place)
+        try:
+            path = (base / name).resolve()
+        except (OSError, RuntimeError) as error:  # a name too long; links in a circle, before Python 3.13
+            raise ConfigurationError(f"{shown(name)} leads nowhere", place=place) from error
         if not path.is_relative_to(root):
-            message = f"{name!r} leads outside {self.label(root)}"
+            message = f"{shown(name)} leads outside {self.label(root)}"
             raise ConfigurationError(message, place=place, expected="name a file inside that folder")
         return path
 
@@ -67,3 +70,11 @@ class Files:
         if path == root:
             return f"the folder {root.name!r}"
         return str(PurePosixPath(path.relative_to(root))) if path.is_relative_to(root) else path.name
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file is there; a name that the system cannot hold is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False

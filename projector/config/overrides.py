@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from projector.config.expressions import evaluate
-from projector.errors import ConfigurationError
+from projector.errors import ConfigurationError, shown
 
 _KEY = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*", re.ASCII)
 _ASSIGNMENT = re.compile(rf"({_KEY.pattern})=(.*)", re.ASCII | re.DOTALL)
@@ -57,7 +57,7 @@ def split_overrides(tokens: Sequence[str]) -> tuple[tuple[str, str], ...]:
                 pairs.append((name, "true"))
         else:
             expected = "key=value, --key=value, --key value or --flag"
-            raise ConfigurationError(f"{token!r} is not an override", place="override", expected=expected)
+            raise ConfigurationError(f"{shown(token)} is not an override", place="override", expected=expected)
     return tuple(pairs)
 
 
@@ -69,7 +69,7 @@ def overrides_from_pairs(pairs: Iterable[tuple[str, str]]) -> tuple[Override, ..
 def parse_override(key: str, text: str) -> Override:
     """One override from its name and the text of its value; raises `ConfigurationError` for a malformed list."""
     if not _KEY.fullmatch(key):
-        raise ConfigurationError(f"{key!r} is not a name of a value", place="override", expected="dotted names")
+        raise ConfigurationError(f"{shown(key)} is not a name of a value", place="override", expected="dotted names")
     return Override(key=key, value=_literal(text.strip(), place=f"override {key}"))
 
 

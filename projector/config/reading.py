@@ -16,6 +16,7 @@ from projector.config.primus.extends import Extender
 from projector.config.primus.job import load
 from projector.config.primus.presets import CatalogPresets, Presets, TreePresets
 from projector.config.safe_yaml import parse_mapping
+from projector.config.variables import Counted
 from projector.errors import ConfigurationError, NotAvailable
 from projector.provenance import LoadedConfiguration, Source
 
@@ -119,6 +120,7 @@ def _read(  # noqa: PLR0913 - as `read`
     if dialect not in {None, "primus"}:
         message = f"the format {dialect} is not available yet"
         raise NotAvailable(message, place=name, expected="a Primus experiment file")
+    variables = Counted(variables)
     extender = Extender(files=files, source=Source.EXPERIMENT, variables=variables)
     tree = extender.file(path) if path is not None else extender.text(text, name=name)
     if dialect is None and not is_experiment(tree):

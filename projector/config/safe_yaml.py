@@ -33,6 +33,8 @@ MAXIMUM_DEPTH = 32
 """Mappings and lists inside one another; the deepest public recipe has 6."""
 MAXIMUM_NODES = 200_000
 """Values after expansion of aliases; the longest public preset has fewer than 1,000."""
+CHARACTERS_PER_NODE = 100
+"""Characters of a text that count as one more value, so that aliases of long texts cannot grow without bound either."""
 
 _PREFIX = "tag:yaml.org,2002:"
 _MERGE = object()
@@ -148,8 +150,9 @@ class _Builder:
             message = f"the tag {event.tag!r} is not allowed"  # type: ignore[attr-defined]
             raise _error(self.name, event.start_mark, message, expected="plain values only")
         if isinstance(event, ScalarEvent):
-            value = self._scalar(event)
-            self._anchor(event.anchor, value, 1)
+            value, weight = self._scalar(event), len(event.value) // CHARACTERS_PER_NODE
+            self._count(weight, event)
+            self._anchor(event.anchor, value, 1 + weight)
             self._add(value, event)
         elif isinstance(event, MappingStartEvent | SequenceStartEvent):
             if len(self.stack) >= MAXIMUM_DEPTH:

@@ -1,13 +1,14 @@
 """Reading a device's figures, with a refusal that names what is missing instead of a guess."""
 
-from projector.catalog import Device
+from projector.catalog import Device, peak_format
 from projector.errors import NotAvailable
 from projector.job import LowPrecision
 
 TERA = 1e12
+"""FLOP/s of a TFLOP/s."""
 KERNEL_GAP_SECONDS = 2e-6
-"""Time between the work of two kernels of one stream: the first drains, the second fills. Raw launches take 3 us on the
-host (tritonbench pull request 1017) and overlap with the kernel before."""
+"""Time between the work of two kernels of one stream: the first drains, the second fills. A prior: raw launches take
+3 us on the host (tritonbench pull request 1017) and overlap with the kernel before."""
 
 _SAME_UNITS = {LowPrecision.FP8_BLOCK: LowPrecision.FP8, LowPrecision.MXFP8: LowPrecision.FP8}
 """Formats that run on the matrix units of another; its rate stands in where their own was not measured."""
@@ -54,6 +55,17 @@ def best_gemm_rate(device: Device, low_precision: LowPrecision | None) -> float:
     return max(best, sustained)
 
 
+def peak_rate(device: Device, low_precision: LowPrecision | None) -> float:
+    """Dense peak of the matrix units that a format uses, FLOP/s. Raises `NotAvailable` when the device has none."""
+    key = peak_format(low_precision)
+    if key not in device.peak_tflops:
+        known = ", ".join(sorted(device.peak_tflops)) or "none"
+        raise NotAvailable(
+            f"no peak of {key} is known on {device.name}", place="target device", expected=f"known are {known}"
+        )
+    return device.peak_tflops[key] * TERA
+
+
 def training_factor(device: Device) -> float:
-    """What benchmark rates are multiplied with for training, 1 where nothing was fitted."""
+    """What benchmark rates are multiplied with for training, 1 where no published run tells."""
     return 1.0 if device.training_factor is None else device.training_factor

@@ -26,16 +26,16 @@ class GemmBackend(Protocol):
 
 _TILES = ((256, 256, 1.0), (256, 128, 0.95), (128, 128, 0.85), (64, 64, 0.5))
 """Rows, columns and relative rate of the tiles that a library chooses from. Larger tiles reuse operands more: the
-relative rates follow the operands that a tile loads per multiplication."""
+relative rates are priors that follow the operands that a tile loads per multiplication."""
 _LEAST_DEPTH = 1024
-"""Depth that remains to a tile when a library splits the summed width over compute units."""
-_FORMAT_BYTES = {None: 2.0, "fp8": 1.0, "fp8-block": 1.0, "mxfp8": 1.03, "mxfp6": 0.78, "mxfp4": 0.53, "nvfp4": 0.56}
-"""Bytes of an operand element, block scales included (OCP MX 1.0: one byte per 32; NVFP4: one per 16)."""
+"""Depth that remains to a tile when a library splits the summed width over compute units (prior)."""
+_BF16_BYTES = 2.0
+"""Bytes of an operand element without low precision."""
 
 
 def operand_bytes(work: Gemm) -> float:
     """Bytes of both operands and the result."""
-    width = _FORMAT_BYTES[work.low_precision]
+    width = _BF16_BYTES if work.low_precision is None else work.low_precision.element_bytes
     result = work.output_bytes * (2 if work.accumulates else 1)
     return work.batch * (width * (work.m * work.k + work.n * work.k) + result * work.m * work.n)
 
@@ -63,7 +63,7 @@ class AnalyticalGemm:
 
     def _tile_share(self, work: Gemm) -> float:
         """Share of the compute units' work that the best tile puts to use, 0-1."""
-        units = self._device.compute_units or 1
+        units = figure(self._device, "compute_units")
         best = 0.0
         for rows, columns, relative in _TILES:
             tiles = ceil(work.m / rows) * ceil(work.n / columns) * work.batch

@@ -10,19 +10,22 @@ _QUERY_TILE = 128
 """Queries of one workgroup (FlashAttention-2, arXiv 2307.08691, section 3.3)."""
 _HALF_FULL_WORKGROUPS = 0.5
 """Workgroups per compute unit at which attention reaches half its rate: w / (w + 0.5) follows the waves of a kernel
-whose tail overlaps with the next one's head."""
+whose tail overlaps with the next one's head (prior)."""
 _REFERENCE_HEAD = 128
 """Head width at which the catalog's attention rates were measured."""
 _HEAD_EXPONENT = 0.5
-"""Narrow heads do less arithmetic per softmax: FlashAttention-2 forward reaches 329 TFLOP/s at width 64 on MI300X
-(Azure/AI-benchmarking-guide) against about 530 at 128."""
+"""Narrow heads do less arithmetic per softmax. A prior: FlashAttention-2 forward reaches 329 TFLOP/s at width 64 on
+MI300X (Azure/AI-benchmarking-guide) against about 530 at 128."""
+ADAM_BYTES = 28
+"""Bytes per parameter that Adam moves in fp32: it reads weight, gradient and two moments and writes three of them."""
+_ADAM_STATE_BYTES = 12
+"""Bytes per parameter of the state behind that: fp32 master weight and two fp32 moments."""
 _NORM_AND_CLIP_BYTES = 12
-_ADAM_BYTES = 28
+"""Bytes per parameter of a shard of an fp32 gradient that is read for its norm, and read and written by clipping."""
 _COPY_BYTES = 6
-"""Bytes per parameter of a shard that an optimizer step moves in fp32: gradient norm and clipping; Adam reads weight,
-gradient and two moments and writes three of them; the 16-bit copy is written from the 32-bit one."""
-_ZERO_BYTES_PER_GRADIENT_BYTE = 1
-_PRESCALE_BYTES_PER_GRADIENT_BYTE = 2
+"""Bytes per parameter of a shard of writing the 16-bit weight from the 32-bit one."""
+_ZERO_PASSES, _PRESCALE_PASSES = 1, 2
+"""Passes over the main gradients: zeroing writes, scaling reads and writes."""
 
 
 def attention_seconds(work: AttentionKernel, device: Device, dense: Callable[[Gemm], float]) -> float:
@@ -38,7 +41,7 @@ def attention_seconds(work: AttentionKernel, device: Device, dense: Callable[[Ge
             rate *= 1.0 if device.latent_attention_factor is None else device.latent_attention_factor
     elif work.value_dim < _REFERENCE_HEAD:
         rate *= (work.value_dim / _REFERENCE_HEAD) ** _HEAD_EXPONENT
-    workgroups = work.batch * work.heads * max(1.0, work.query_length / _QUERY_TILE) / (device.compute_units or 1)
+    workgroups = work.batch * work.heads * max(1.0, work.query_length / _QUERY_TILE) / figure(device, "compute_units")
     return work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + KERNEL_GAP_SECONDS
 
 
@@ -68,13 +71,13 @@ def elementwise_seconds(work: ElementWise, device: Device) -> float:
 def optimizer_step_seconds(shard_elements: float, state_bytes: float, device: Device) -> float:
     """Update of the parameters that this device owns: `state_bytes` per parameter of master weight and moments.
 
-    12 bytes (fp32 master, two fp32 moments) are Adam's full traffic; leaner states move proportionally less.
+    The state of plain Adam moves its full traffic; leaner states move proportionally less.
     """
-    traffic = _NORM_AND_CLIP_BYTES + _ADAM_BYTES * state_bytes / 12 + _COPY_BYTES
+    traffic = _NORM_AND_CLIP_BYTES + ADAM_BYTES * state_bytes / _ADAM_STATE_BYTES + _COPY_BYTES
     return shard_elements * traffic / figure(device, "elementwise_bytes_per_second")
 
 
 def gradient_buffer_seconds(elements: float, gradient_bytes: int, device: Device) -> float:
     """Zeroing the main gradients of this device before the step and scaling them before they are reduced."""
-    passes = _ZERO_BYTES_PER_GRADIENT_BYTE + _PRESCALE_BYTES_PER_GRADIENT_BYTE
+    passes = _ZERO_PASSES + _PRESCALE_PASSES
     return elements * gradient_bytes * passes / figure(device, "elementwise_bytes_per_second")

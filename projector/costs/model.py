@@ -1,8 +1,7 @@
 """The cost model: a piece of work in, seconds out."""
 
-from projector.catalog import Device
+from projector.catalog import Device, HardwareOverrides
 from projector.costs.gemm import gemm_backend, grouped_gemm_seconds
-from projector.costs.hardware_config import HardwareOverrides
 from projector.costs.kernels import attention_seconds, elementwise_seconds
 from projector.costs.network import Network
 from projector.job import ExpertDispatch, Software

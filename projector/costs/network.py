@@ -10,18 +10,19 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from math import exp, log
 
-from projector.catalog import CollectiveCurve, Device, LinkKind
-from projector.costs.hardware_config import HardwareOverrides
+from projector.catalog import CollectiveCurve, Device, HardwareOverrides, LinkKind
 from projector.errors import NotAvailable
 from projector.operations import CollectiveKind
 from projector.parallelism import Placement
 
 _NETWORK_HOP_SECONDS = 8e-6
-"""Latency that each further node adds to a ring (fitted on NVIDIA/dgxc-benchmarking's ladders, 8 to 2,048 H100)."""
+"""Latency that each further node adds to a ring (prior, from NVIDIA/dgxc-benchmarking's ladders, 8 to
+2,048 H100)."""
 _LOCAL_HOP_SECONDS = 0.4e-6
-"""Latency that each further rank of a node adds to the same ring."""
+"""Latency that each further rank of a node adds to the same ring (prior, same source)."""
 _PAIR_LATENCY_SECONDS = 10e-6
-"""Start of a transfer between two ranks: launch and handshake; collectives have floors of 10-30 us."""
+"""Start of a transfer between two ranks: launch and handshake. An estimate, the low end of the floors of 10-30 us that
+collectives have."""
 _NETWORK_EFFICIENCY = 0.9
 """Share of an interface's line rate that large transfers reach: 45 of 50 GB/s on H100 (NVIDIA/dgxc-benchmarking),
 47-48 as the send/receive floor of MI3xx (ROCm/cvs)."""
@@ -30,7 +31,8 @@ _LINK_EFFICIENCY = 0.7
 _PAIR_EFFICIENCY = 0.75
 """Share of the links between two devices that one transfer reaches: 48 of 64 GB/s on MI3xx (ROCm/cvs)."""
 _DEFAULT_LATENCY_SECONDS = 25e-6
-"""Fixed time of a collective where neither a curve nor a figure of the device states one; floors are 10-30 us."""
+"""Fixed time of a collective where neither a curve nor a figure of the device states one: an estimate; floors are
+10-30 us."""
 
 
 def sent_share(kind: CollectiveKind, size: int) -> float:

@@ -160,3 +160,10 @@ class ModelArchitecture:
     """Rows of a learned position table; unused otherwise."""
     multi_token_prediction_layers: int = 0
     """DeepSeek-V3's extra prediction modules, each with a copy of the last layer's kind (arXiv 2412.19437, 2.2)."""
+
+    @property
+    def expert_blocks(self) -> tuple[MixtureOfExperts, ...]:
+        """The distinct blocks that route tokens to experts; empty for a dense model."""
+        # By identity first: layers share their blocks, and hashing the blocks of thousands of layers takes long.
+        blocks = dict.fromkeys({id(layer.feed_forward): layer.feed_forward for layer in self.layers}.values())
+        return tuple(block for block in blocks if isinstance(block, MixtureOfExperts))

@@ -51,6 +51,24 @@ class LowPrecision(StrEnum):
     MXFP4 = "mxfp4"
     NVFP4 = "nvfp4"
 
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of an element with its share of the block scales.
+
+        The scales are fp32 per 128 elements (DeepSeek-V3 recipe), E8M0 per 32 (OCP MX 1.0), E4M3 per 16 (NVFP4).
+        """
+        return _ELEMENT_BYTES[self]
+
+
+_ELEMENT_BYTES = {
+    LowPrecision.FP8: 1.0,
+    LowPrecision.FP8_BLOCK: 1.0 + 4 / 128,
+    LowPrecision.MXFP8: 1.0 + 1 / 32,
+    LowPrecision.MXFP6: 0.75 + 1 / 32,
+    LowPrecision.MXFP4: 0.5 + 1 / 32,
+    LowPrecision.NVFP4: 0.5 + 1 / 16,
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Precision:
@@ -70,10 +88,13 @@ class Precision:
     """Bytes of an activation element outside low-precision copies."""
     low_precision: LowPrecision | None = None
     """Format of the linear layers' GEMMs; None for the activation's own."""
-    low_precision_recipe: str | None = None
-    """The framework's name of the scaling recipe, for reports and cost models."""
     low_precision_weights: bool = False
     """Weights are kept in the low-precision format (fp8 primary weights)."""
+
+    @property
+    def optimizer_bytes(self) -> int:
+        """Bytes of master weight and moments per parameter."""
+        return self.master_weight_bytes + self.first_moment_bytes + self.second_moment_bytes
 
 
 class OptimizerKind(StrEnum):

@@ -79,8 +79,6 @@ class Software:
     """How tokens travel to experts."""
     expert_backend: ExpertBackend = ExpertBackend.GROUPED_LOOP
     """How experts' GEMMs start."""
-    sync_free_stage: int = 0
-    """Primus-Turbo's sync-free MoE stage, 0-3."""
     attention_backend: AttentionBackend | None = None
     """Which flash kernel; None lets the device decide."""
     rotary_fusion: bool = True
@@ -99,7 +97,5 @@ class Software:
     """The router is overruled so that every expert receives the same (a benchmark setting)."""
     eager_communicators: bool = False
     """Every process group makes its communicator at start (`device_id` given to init_process_group)."""
-    compile: bool = False
-    """Layers run through torch.compile."""
     vocabulary_divisible_by: int = 128
     """The token table is padded to a multiple of this times the tensor-parallel degree (Megatron-LM tokenizer.py)."""

@@ -81,10 +81,10 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
     fmt = shapes.low_precision if layer.low_precision else None
     before, after_input, before_weight = _collectives(layer, shapes)
     forward_after, gather_gradient = _row_collectives(layer, shapes)
-    forward = (*before, *_cast(rows * layer.inputs, fmt), _gemm(rows, layer.outputs, layer.inputs, fmt), *forward_after)
+    forward = (*before, *cast(rows * layer.inputs, fmt), _gemm(rows, layer.outputs, layer.inputs, fmt), *forward_after)
     backward_input = (
         *gather_gradient,
-        *_cast(rows * layer.outputs, fmt),
+        *cast(rows * layer.outputs, fmt),
         _gemm(rows, layer.inputs, layer.outputs, fmt),
         *after_input,
     )
@@ -107,7 +107,8 @@ def _gemm(m: int, n: int, k: int, fmt: LowPrecision | None) -> Gemm:
     return Gemm(m=m, n=n, k=k, low_precision=fmt)
 
 
-def _cast(elements: int, fmt: LowPrecision | None) -> tuple[Work, ...]:
+def cast(elements: int, fmt: LowPrecision | None) -> tuple[Work, ...]:
+    """Quantisation of a GEMM's input; nothing for 16-bit."""
     if fmt is None:
         return ()
     return (

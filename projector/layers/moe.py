@@ -8,12 +8,11 @@ its capacity, filled or not.
 from dataclasses import dataclass
 from math import ceil
 
-from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, LowPrecision, MixtureOfExperts
+from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts
 from projector.layers.blocks import (
     ACCUMULATE_BYTES_READ,
     ACCUMULATE_BYTES_WRITTEN,
-    CAST_BYTES_READ,
-    CAST_BYTES_WRITTEN,
+    cast,
 )
 from projector.layers.mlp import Branch, mlp_operations
 from projector.layers.shapes import Shapes
@@ -33,9 +32,10 @@ from projector.operations import (
 ROUTER_KERNELS_FORWARD, ROUTER_KERNELS_BACKWARD = 25, 12
 """Launches of softmax, top-k and auxiliary loss, unfused (counted on torch 2.x modules of Megatron-LM's form)."""
 PERMUTE_PASSES = {True: (4, 4), False: (12, 17)}
-"""Passes over the dispatched bytes, forward and backward, of dispatch and combine together, by `permute_fusion`."""
+"""Passes over the dispatched bytes, forward and backward, of dispatch and combine together, by `permute_fusion`. Priors
+counted on torch 2.x modules of Megatron-LM's form."""
 DISPATCH_KERNELS = {True: (17, 5), False: (27, 13)}
-"""Launches of dispatch and combine together, forward and backward, by `permute_fusion`."""
+"""Launches of dispatch and combine together, forward and backward, by `permute_fusion` (priors, likewise)."""
 _SHARED = Branch(prefix="mlp.shared_expert", component="shared_expert", module="shared_experts", lists_input=False)
 ROUTER_BYTES = 8 + 2 + 2
 """Kept per token and expert: two fp32 softmaxes, a mask and bf16 probabilities with their scatter
@@ -265,24 +265,14 @@ def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) 
     return Operation(
         name=f"mlp.experts.{matrix.name}",
         component="experts",
-        forward=(*_cast_rows(rows * inputs, fmt), gemm(outputs, inputs)),
-        backward_input=(*_cast_rows(rows * outputs, fmt), gemm(inputs, outputs)),
+        forward=(*cast(rows * inputs, fmt), gemm(outputs, inputs)),
+        backward_input=(*cast(rows * outputs, fmt), gemm(inputs, outputs)),
         backward_weight=_weight_gradient(matrix, local, rows, shapes, fused=fused),
         weights=_expert_weights(matrix, moe, local),
         saves=(SavedTensor(name="input", size_bytes=int(shapes.linear_input_bytes * rows * inputs)),),
         scratch_forward_bytes=shapes.element * rows * outputs,
         scratch_backward_bytes=shapes.residual_bytes + scratch,
         recompute_module=matrix.module,
-    )
-
-
-def _cast_rows(elements: int, fmt: LowPrecision | None) -> tuple[Work, ...]:
-    if fmt is None:
-        return ()
-    return (
-        ElementWise(
-            name="quantize", bytes_read=CAST_BYTES_READ * elements, bytes_written=CAST_BYTES_WRITTEN * elements
-        ),
     )
 
 

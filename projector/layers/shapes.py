@@ -73,20 +73,11 @@ class Shapes:
 
     @property
     def linear_input_bytes(self) -> float:
-        """Bytes of an element of a linear layer's kept input: the low-precision copy where there is one."""
-        return _KEPT_INPUT_BYTES[self.low_precision] if self.low_precision else float(self.element)
+        """Bytes of an element of a linear layer's kept input: the low-precision copy where there is one.
 
-
-_KEPT_INPUT_BYTES = {
-    LowPrecision.FP8: 1.0,
-    LowPrecision.FP8_BLOCK: 1.0 + 4 / 128,
-    LowPrecision.MXFP8: 1.0 + 1 / 32,
-    LowPrecision.MXFP6: 0.75 + 1 / 32,
-    LowPrecision.MXFP4: 0.5 + 1 / 32,
-    LowPrecision.NVFP4: 0.5 + 1 / 16,
-}
-"""Bytes an element with its share of the block scales: fp32 per 128 (DeepSeek-V3 recipe), E8M0 per 32 (OCP MX 1.0),
-E4M3 per 16 (NVFP4). Only the column-wise copy is kept (Transformer Engine 2.x `Linear`)."""
+        Only the column-wise copy is kept (Transformer Engine 2.x `Linear`).
+        """
+        return self.low_precision.element_bytes if self.low_precision else float(self.element)
 
 
 def padded_vocabulary(job: TrainingJob) -> int:

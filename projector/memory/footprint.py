@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from projector.layers import is_recomputed
 from projector.operations import Operation
 
+LOSS = "loss"
+"""Component whose saved tensors no weight gradient reads."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PassPeak:
@@ -35,6 +38,16 @@ class Footprint:
     """Highest moment of the forward pass, what it keeps included."""
     backward: PassPeak
     """Highest moment of the backward pass, what was kept included."""
+
+    @property
+    def kept_for_weights(self) -> Mapping[str, int]:
+        """What stays, by component, from the input gradient to a weight gradient that a schedule delays.
+
+        The loss has no weights and is done with. In a layer the output gradients of its linear operations, which wait
+        too, take the place of what the input gradient frees: with a gated block both are query + 2 key + 2 hidden +
+        2 ffn elements a token.
+        """
+        return {name: size for name, size in self.kept.items() if name != LOSS}
 
 
 def summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

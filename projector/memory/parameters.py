@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from projector.job import TrainingJob
 from projector.memory.stages import ChunkOperations, described_stages
-from projector.operations import Operation, Weight
+from projector.operations import Held, Operation, Weight, held_by
 from projector.parallelism import Layout
 from projector.projection import ComponentParameters, ParameterCounts
 
@@ -30,14 +30,14 @@ def counted(stages: Sequence[Sequence[ChunkOperations]]) -> ParameterCounts:
         vocabulary_padding=sum(weight.padding_elements for weight in main),
         multi_token_prediction=sum(weight.full_elements * weight.full_copies for weight in extra),
         active=sum(weight.full_elements * weight.active_copies for weight in main),
-        per_device_max=max(stage_parameters(stage) for stage in stages),
+        per_device_max=max(stage_parameters(stage).total for stage in stages),
         components=_components(stages),
     )
 
 
-def stage_parameters(stage: Iterable[ChunkOperations]) -> int:
+def stage_parameters(stage: Iterable[ChunkOperations]) -> Held:
     """Parameters of one device of a stage before data-parallel sharding, padding included."""
-    return sum(weight.elements for chunk in stage for weight in _weights(chunk.parts) if not weight.shared)
+    return held_by(operation for chunk in stage for part in chunk.parts for operation in part)
 
 
 def _weights(parts: Iterable[Sequence[Operation]]) -> list[Weight]:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from projector.catalog import Device
-from projector.job import Dialect, LowPrecision, PositionKind, Precision, Sharding, TrainingJob
+from projector.job import Dialect, PositionKind, Precision, Sharding, TrainingJob
 from projector.layers.shapes import Shapes
+from projector.memory.parameters import stage_parameters
 from projector.memory.stages import ChunkOperations
-from projector.operations import Weight
+from projector.operations import Held, Weight
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel
 
-MEBIBYTE = 1024 * 1024
 LOW_PRECISION_COPIES = 2
 """Row-wise and column-wise copy that Transformer Engine keeps of every weight of a low-precision linear layer."""
 GROUPED_WORKSPACES = 4
@@ -27,48 +27,31 @@ ROTARY_TABLE_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class StageWeights:
     """Weights of a device's stage, counted."""
 
-    dense: int
-    """Parameters outside experts."""
-    expert: int
-    """Parameters of experts."""
+    held: Held
+    """Parameters inside and outside experts."""
     low_precision_elements: int
     """Of them, in linear layers that run in low precision."""
     dummy_elements: int
     """Elements of one tensor per distinct shape of a linear layer's weight."""
-    has_experts: bool
-    """Experts sit on it."""
     has_output: bool
     """The output layer sits on it."""
 
-    @property
-    def parameters(self) -> int:
-        """All of them."""
-        return self.dense + self.expert
 
-
-def held(stage: Sequence[ChunkOperations]) -> Held:
+def stage_weights(stage: Sequence[ChunkOperations]) -> StageWeights:
     """Count the weights of a stage."""
-    dense = expert = low = 0
+    low = 0
     shapes: set[tuple[int, ...]] = set()
     for weight, component in _owned(stage):
-        if not weight.trainable:
-            continue
-        if weight.expert:
-            expert += weight.elements
-        else:
-            dense += weight.elements
-        if len(weight.shape) > 1 and component not in ("embedding", "router"):
+        if weight.trainable and len(weight.shape) > 1 and component not in ("embedding", "router"):
             shapes.add(weight.shape)
             low += weight.elements if component != "output_layer" else 0
-    return Held(
-        dense=dense,
-        expert=expert,
+    return StageWeights(
+        held=stage_parameters(stage),
         low_precision_elements=low,
         dummy_elements=sum(shape[0] * shape[1] for shape in shapes),
-        has_experts=expert > 0,
         has_output=any(chunk.output for chunk in stage),
     )
 
@@ -83,12 +66,11 @@ def _owned(stage: Sequence[ChunkOperations]) -> Iterable[tuple[Weight, str]]:
 
 
 def persistent_components(
-    stage: Held, job: TrainingJob, layout: Layout, shapes: Shapes, device: Device
+    stage: StageWeights, job: TrainingJob, layout: Layout, shapes: Shapes, device: Device
 ) -> tuple[MemoryComponent, ...]:
     """Everything that a device of a stage holds all the time."""
     precision = job.precision
-    state = _optimizer_bytes(precision)
-    resident = state * (1 - job.optimizer.offload_fraction)
+    resident = precision.optimizer_bytes * (1 - job.optimizer.offload_fraction)
     parts = {
         "weights": _sharded(stage, layout, _weight_bytes(precision), Sharding.PARAMETERS),
         "low-precision weight copies": _low_precision_copies(stage, layout, precision),
@@ -106,38 +88,32 @@ def persistent_components(
     )
 
 
-def _optimizer_bytes(precision: Precision) -> float:
-    """Bytes of master weight and moments per parameter."""
-    return precision.master_weight_bytes + precision.first_moment_bytes + precision.second_moment_bytes
-
-
 def _weight_bytes(precision: Precision) -> float:
     """Bytes of the weight itself; primary low-precision weights replace it by their copies."""
     return 0 if precision.low_precision_weights else precision.weight_bytes
 
 
-def _sharded(stage: Held, layout: Layout, each: float, stage_of: Sharding) -> float:
+def _sharded(stage: StageWeights, layout: Layout, each: float, stage_of: Sharding) -> float:
     """Bytes of something of `each` bytes a parameter that is divided from ZeRO stage `stage_of` on."""
     order = list(Sharding)
     if order.index(layout.sharding) < order.index(stage_of):
-        return each * stage.parameters
-    return each * (stage.dense / layout.shard + stage.expert / layout.expert_shard)
+        return each * stage.held.total
+    return each * (stage.held.dense / layout.shard + stage.held.expert / layout.expert_shard)
 
 
-def _low_precision_copies(stage: Held, layout: Layout, precision: Precision) -> float:
-    """Quantised copies of weights: both orientations, or one where per-tensor scaling on primary weights needs one."""
+def _low_precision_copies(stage: StageWeights, layout: Layout, precision: Precision) -> float:
+    """Quantised copies of weights, row- and column-wise; as primary weights they come beside 16-bit ones of others."""
     if precision.low_precision is None:
         return 0
-    width = 0.5 if precision.low_precision in (LowPrecision.MXFP4, LowPrecision.NVFP4) else 1.0
     if layout.sharding is Sharding.PARAMETERS:
         return 0
-    copies = LOW_PRECISION_COPIES * width * stage.low_precision_elements
+    copies = LOW_PRECISION_COPIES * precision.low_precision.element_bytes * stage.low_precision_elements
     if not precision.low_precision_weights:
         return copies
-    return copies + precision.weight_bytes * (stage.parameters - stage.low_precision_elements)
+    return copies + precision.weight_bytes * (stage.held.total - stage.low_precision_elements)
 
 
-def _placeholders(stage: Held, job: TrainingJob, device: Device) -> int:
+def _placeholders(stage: StageWeights, job: TrainingJob, device: Device) -> int:
     """Transformer Engine (2.3 on) returns one cached bf16 tensor per weight shape as the gradient that autograd sees.
 
     The real gradient has already been added to the main gradient by the fused weight-gradient GEMM.
@@ -149,11 +125,11 @@ def _placeholders(stage: Held, job: TrainingJob, device: Device) -> int:
     return job.precision.weight_bytes * stage.dummy_elements if fused and device.vendor == "NVIDIA" else 0
 
 
-def _workspaces(stage: Held, job: TrainingJob, device: Device) -> int:
+def _workspaces(stage: StageWeights, job: TrainingJob, device: Device) -> int:
     """BLAS workspaces of Transformer Engine, and of torch on ranks that call its matmul (the output layer)."""
     size = 0
     if job.software.dialect in (Dialect.MEGATRON_TE, Dialect.PRIMUS_TURBO):
-        grouped = GROUPED_WORKSPACES if stage.has_experts and device.vendor == "NVIDIA" else 0
+        grouped = GROUPED_WORKSPACES if stage.held.expert and device.vendor == "NVIDIA" else 0
         size += (device.framework_workspace_bytes or 0) * (1 + grouped)
     if stage.has_output or job.software.dialect is not Dialect.MEGATRON_TE:
         size += (device.blas_workspace_bytes or 0) * BLAS_THREADS

@@ -3,25 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from projector.catalog import Device
-from projector.job import MixtureOfExperts, Schedule, TrainingJob
+from projector.catalog import Device, reserved_ratio
+from projector.job import Schedule, TrainingJob
 from projector.layers.shapes import Shapes, shapes_of
 from projector.memory.footprint import Footprint
 from projector.memory.gathered import gathered_components
-from projector.memory.outside import outside_allocator, reserved_ratio
-from projector.memory.persistent import held, persistent_components
+from projector.memory.outside import outside_allocator, outside_uncertainty
+from projector.memory.persistent import persistent_components, stage_weights
 from projector.memory.replay import Peak, peak
 from projector.memory.stages import ChunkOperations, Footprints, described_stages
-from projector.memory.unmodelled import unmodelled_layers
+from projector.memory.unmodelled import unknown_figures, unmodelled_layers
 from projector.memory.verdict import confidence_of, device_capacity, verdict_of
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel, MemoryProjection, StageMemory
+from projector.schedule import framework_schedule
 
 ROUTING_EXPECTED, ROUTING_UPPER = 1.15, 2.0
 """Rows that the busiest rank's experts receive over the balanced share, dropless routing: Megatron-LM's functional
 tests (d98e8a64) show 1.1 to 2.3 over the first hundred steps."""
 ALLOCATED_UNCERTAINTY = 0.01
-"""Half width of the interval around allocated memory of deterministic jobs, as a share."""
+"""Half width of the interval around allocated memory of deterministic jobs, as a share. An estimate: single dense runs
+of `tests/accuracy` deviate by less or by far more, the latter where a mechanism is missing."""
 BOUNDARY_TENSORS = 2
 """Stage-boundary tensors per model chunk that interleaved schedules keep (Megatron-LM schedules.py)."""
 SENT_GRADIENTS = 1
@@ -42,23 +44,22 @@ def project_memory(  # noqa: PLR0913 - the job, where it runs, and how to judge
     `schedule` replaces the one the framework would run; `safety_margin` widens the upper end by a share; `understood`
     False says that something that decides was not understood, so that no verdict may be given.
     """
-    interleaved = layout.virtual_pipeline > 1
-    chosen = schedule or job.schedule or (Schedule.INTERLEAVED if interleaved else Schedule.ONE_F_ONE_B)
+    chosen = framework_schedule(layout.virtual_pipeline, schedule or job.schedule)
 
-    def stages_at(factor: float) -> list[StageMemory]:
-        return _Case(job=job, layout=layout, device=device, schedule=chosen, routing_factor=factor).stages()
-
-    lowest = expected = highest = stages_at(1.0)
+    balanced = _Case(job=job, layout=layout, device=device, schedule=chosen, routing_factor=1.0)
+    lowest = expected = highest = balanced.stages()
     if _dropless(job):
-        expected, highest = stages_at(ROUTING_EXPECTED), stages_at(ROUTING_UPPER)
+        expected = replace(balanced, routing_factor=ROUTING_EXPECTED).stages()
+        highest = replace(balanced, routing_factor=ROUTING_UPPER).stages()
     stages = tuple(
-        _with_interval(stage, low, high, device, safety_margin)
+        _with_interval(stage, low, high, balanced, safety_margin)
         for stage, low, high in zip(expected, lowest, highest, strict=True)
     )
     known = understood and not unmodelled_layers(job)
+    complete = not unknown_figures(job, layout, device)
     return MemoryProjection(
-        verdict=verdict_of(stages, device, understood=known),
-        confidence=confidence_of(job, device, understood=known),
+        verdict=verdict_of(stages, device, understood=known, complete=complete),
+        confidence=confidence_of(job, device, understood=known, complete=complete),
         device_capacity_bytes=device_capacity(device),
         stages=stages,
     )
@@ -68,9 +69,7 @@ def _dropless(job: TrainingJob) -> bool:
     """Whether routing decides how many rows a rank's experts receive."""
     if job.software.force_load_balancing or job.software.expert_capacity_factor is not None:
         return False
-    return job.parallelism.expert > 1 and any(
-        isinstance(layer.feed_forward, MixtureOfExperts) for layer in job.model.layers
-    )
+    return job.parallelism.expert > 1 and bool(job.model.expert_blocks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +97,7 @@ def _stage(
     rank: int, chunks: Sequence[ChunkOperations], footprints: Sequence[Footprint], shapes: Shapes, case: _Case
 ) -> StageMemory:
     job, layout, device = case.job, case.layout, case.device
-    weights = held(chunks)
+    weights = stage_weights(chunks)
     top = peak(footprints, schedule=case.schedule, layout=layout, rank=rank, forward_extra=_mask_bytes(job))
     parts = [
         *persistent_components(weights, job, layout, shapes, device),
@@ -113,7 +112,7 @@ def _stage(
     return StageMemory(
         stage=rank,
         layers=layout.stages[rank].layer_ids,
-        parameters=weights.parameters,
+        parameters=weights.held.total,
         components=tuple(parts),
         device_bytes_lower=0,
         device_bytes_upper=0,
@@ -152,12 +151,12 @@ def _cause(top: Peak) -> str:
 
 
 def _with_interval(
-    stage: StageMemory, low: StageMemory, high: StageMemory, device: Device, safety_margin: float
+    stage: StageMemory, low: StageMemory, high: StageMemory, case: _Case, safety_margin: float
 ) -> StageMemory:
     """Add the interval: routing decides allocated memory, the allocator reserved, the device what lies outside."""
-    ratio = reserved_ratio(device.vendor)
+    ratio = reserved_ratio(case.device.vendor)
+    spread = outside_uncertainty(case.job, case.layout, case.device)
     outside = stage.device_bytes - stage.level_bytes(MemoryLevel.RESERVED)
-    spread = device.outside_allocator_uncertainty_bytes or 0
     least = low.level_bytes(MemoryLevel.ALLOCATED) * (1 - ALLOCATED_UNCERTAINTY) * ratio.lower
     most = high.level_bytes(MemoryLevel.ALLOCATED) * (1 + ALLOCATED_UNCERTAINTY) * ratio.upper
     upper = (most + outside + spread) * (1 + safety_margin)

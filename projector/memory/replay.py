@@ -33,30 +33,33 @@ class Peak:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Moment:
-    """A distinct situation of a rank: an event is about to run, with these passes alive."""
+    """A distinct situation of a rank: an event is about to run, with these passes alive, per chunk."""
 
     forward: bool
     chunk: int
     alive: tuple[int, ...]
+    """Passes whose backward has not run."""
+    delayed: tuple[int, ...]
+    """Passes of which only the weight gradient is missing."""
 
 
 @lru_cache(maxsize=256)
 def _moments(schedule: Schedule, pipeline: int, chunks: int, micro_batches: int) -> tuple[tuple[_Moment, ...], ...]:
     """Distinct situations per rank; steady repetition of a schedule adds none."""
     events = order(schedule, pipeline, chunks, micro_batches)
-    frees = Kind.W if events.splits_backward else Kind.B
     ranks = []
     for rank in events.ranks:
-        alive = [0] * chunks
-        seen: dict[tuple[bool, int, tuple[int, ...]], None] = {}
+        alive, delayed = [0] * chunks, [0] * chunks
+        seen: dict[_Moment, None] = {}
         for kind, chunk, _ in rank:
-            if kind is not Kind.W:
-                seen[kind is Kind.F, chunk, tuple(alive)] = None
-            if kind is Kind.F:
-                alive[chunk] += 1
-            elif kind is frees:
-                alive[chunk] -= 1
-        ranks.append(tuple(_Moment(forward=each[0], chunk=each[1], alive=each[2]) for each in seen))
+            if kind is Kind.W:
+                delayed[chunk] -= 1
+                continue
+            forward = kind is Kind.F
+            seen[_Moment(forward=forward, chunk=chunk, alive=tuple(alive), delayed=tuple(delayed))] = None
+            alive[chunk] += 1 if forward else -1
+            delayed[chunk] += events.splits_backward and not forward
+        ranks.append(tuple(seen))
     return tuple(ranks)
 
 
@@ -77,15 +80,18 @@ def peak(chunks: Sequence[Footprint], *, schedule: Schedule, layout: Layout, ran
     running = chunks[at.chunk].forward if at.forward else chunks[at.chunk].backward
     others = [count - (not at.forward and index == at.chunk) for index, count in enumerate(at.alive)]
     waiting = [
-        {name: count * size for name, size in footprint.kept.items()}
-        for count, footprint in zip(others, chunks, strict=True)
+        {name: count * size for name, size in kept.items()}
+        for count, kept in (
+            *zip(others, (footprint.kept for footprint in chunks), strict=True),
+            *zip(at.delayed, (footprint.kept_for_weights for footprint in chunks), strict=True),
+        )
     ]
     kept = {name: size for name, size in summed((*waiting, running.kept)).items() if size}
     return Peak(
         size_bytes=best,
         kept=kept,
         transient_bytes=best - sum(kept.values()),
-        in_flight=sum(others) + 1,
+        in_flight=sum(others) + sum(at.delayed) + 1,
         direction="forward" if at.forward else "backward",
         operation=running.operation,
     )
@@ -94,6 +100,9 @@ def peak(chunks: Sequence[Footprint], *, schedule: Schedule, layout: Layout, ran
 def _size(moment: _Moment, chunks: Sequence[Footprint], forward_extra: int) -> int:
     running = chunks[moment.chunk]
     alive = sum(count * footprint.saved for count, footprint in zip(moment.alive, chunks, strict=True))
+    if any(moment.delayed):
+        waiting = (sum(footprint.kept_for_weights.values()) for footprint in chunks)
+        alive += sum(count * size for count, size in zip(moment.delayed, waiting, strict=True))
     if moment.forward:
         return alive + running.forward.size_bytes + forward_extra
     return alive - running.saved + running.backward.size_bytes

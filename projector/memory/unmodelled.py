@@ -1,7 +1,10 @@
-"""Layers that the engine does not model, as entries of the answer."""
+"""What the engine does not model of a job, and what nobody knows of its device, as entries of the answer."""
 
-from projector.job import TrainingJob
+from projector.catalog import Device
+from projector.job import Dialect, TrainingJob
 from projector.layers import unmodelled_blocks
+from projector.memory.outside import communicators
+from projector.parallelism import Layout
 from projector.provenance import Unmodelled
 
 
@@ -15,4 +18,33 @@ def unmodelled_layers(job: TrainingJob) -> tuple[Unmodelled, ...]:
             decides=True,
         )
         for name, layers in unmodelled_blocks(job).items()
+    )
+
+
+def unknown_figures(job: TrainingJob, layout: Layout, device: Device) -> tuple[Unmodelled, ...]:
+    """Figures of the device that the job's memory needs and that nobody has published or measured.
+
+    They count as 0, or as memory on the label, so that memory is a lower bound: each entry decides.
+    """
+    needed = {
+        "runtime context": device.context_bytes,
+        "BLAS workspace": device.blas_workspace_bytes,
+        "spread outside torch's allocator": device.outside_allocator_uncertainty_bytes,
+    }
+    if job.software.dialect in (Dialect.MEGATRON_TE, Dialect.PRIMUS_TURBO):
+        needed["Transformer Engine workspace"] = device.framework_workspace_bytes
+    if communicators(job, layout):
+        needed["communicator size"] = device.communicator_bytes
+    if job.software.eager_communicators:
+        needed["eagerly created communicators"] = device.eager_communicator_bytes
+    missing = ", ".join(name for name, value in needed.items() if value is None)
+    entries = []
+    if device.memory_capacity_bytes is None:
+        effect = "the label's figure stands in, of which the driver keeps an unknown part"
+        entries.append(("usable memory", effect))
+    if missing:
+        entries.append((missing, "counted as 0, so that memory is a lower bound"))
+    return tuple(
+        Unmodelled(what=f"{what} of {device.name}", where="catalog of devices", effect=effect, decides=True)
+        for what, effect in entries
     )

@@ -8,6 +8,7 @@ All shapes are those of one device and one micro batch. Backward is stated apart
 pipeline schedules may separate the two.
 """
 
+from projector.operations.held import NO_PARAMETERS, Held, held_by
 from projector.operations.operation import Operation, SavedTensor, Weight
 from projector.operations.work import (
     AttentionKernel,
@@ -21,6 +22,7 @@ from projector.operations.work import (
 )
 
 __all__ = [
+    "NO_PARAMETERS",
     "AttentionKernel",
     "Collective",
     "CollectiveKind",
@@ -28,8 +30,10 @@ __all__ = [
     "Gemm",
     "Group",
     "GroupedGemm",
+    "Held",
     "Operation",
     "SavedTensor",
     "Weight",
     "Work",
+    "held_by",
 ]

@@ -3,7 +3,7 @@
 from math import gcd, lcm
 
 from projector.errors import BatchIndivisible
-from projector.job import MixtureOfExperts, Parallelism, Scaling, Target, TrainingJob
+from projector.job import Parallelism, Scaling, Target, TrainingJob
 
 
 def expert_tensor_degree(parallelism: Parallelism) -> int:
@@ -11,16 +11,11 @@ def expert_tensor_degree(parallelism: Parallelism) -> int:
     return parallelism.tensor if parallelism.expert_tensor is None else parallelism.expert_tensor
 
 
-def has_experts(job: TrainingJob) -> bool:
-    """Whether any decoder layer routes tokens to experts."""
-    return any(isinstance(layer.feed_forward, MixtureOfExperts) for layer in set(job.model.layers))
-
-
 def replica_devices(job: TrainingJob) -> int:
     """Devices of which every cluster must be a multiple: dense and expert groups both have to come out even."""
     degrees = job.parallelism
     dense = degrees.tensor * degrees.pipeline * degrees.context
-    if not has_experts(job):
+    if not job.model.expert_blocks:
         return dense
     return lcm(dense, expert_tensor_degree(degrees) * degrees.expert * degrees.pipeline)
 

@@ -10,6 +10,9 @@ from projector.errors import LayoutImpossible
 MAX_SYMBOLS = 100_000
 """Expanded length at which a string is refused; the largest published layouts have about 200 symbols."""
 
+MAX_DEPTH = 32
+"""Brackets inside one another."""
+
 _PLACE = "pipeline_model_parallel_layout"
 _EXPECTED = "symbols E t m L |, repetition x*n and (...)*n, such as `Et*3|(tt|)*28,m|L`"
 
@@ -26,14 +29,16 @@ def parse(text: str) -> tuple[str, ...]:
     return tuple(expanded.split("|"))
 
 
-def _sequence(text: str, start: int, whole: str) -> tuple[str, int]:
+def _sequence(text: str, start: int, whole: str, depth: int = 0) -> tuple[str, int]:
     """Expand from `start` to the end or an unmatched `)`; returns the expansion and where it stopped."""
+    if depth > MAX_DEPTH:
+        raise _wrong(whole, f"has brackets nested deeper than {MAX_DEPTH}")
     parts: list[str] = []
     length = 0
     at = start
     while at < len(text) and text[at] != ")":
         if text[at] == "(":
-            item, at = _sequence(text, at + 1, whole)
+            item, at = _sequence(text, at + 1, whole, depth + 1)
             if at >= len(text):
                 raise _wrong(whole, "has a `(` without `)`")
             at += 1

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 
 from projector.errors import LayoutImpossible
-from projector.job import Attention, DenseMLP, LatentAttention, MixtureOfExperts, Sharding, Target, TrainingJob
+from projector.job import (
+    Attention,
+    DenseMLP,
+    LatentAttention,
+    MixtureOfExperts,
+    Sharding,
+    Target,
+    TrainingJob,
+    UnmodelledMLP,
+)
 from projector.parallelism import batch
 from projector.parallelism.layout import Layout, Stage
 from projector.parallelism.stages import V_SHAPED, place
@@ -43,7 +52,9 @@ def _check_degrees(job: TrainingJob) -> None:
     for name, value in stated.items():
         if value < 1:
             raise LayoutImpossible(f"{value} is not a size", place=name, expected="1 or more")
-    if degrees.expert > 1 and not batch.has_experts(job):
+    # A block that is not modelled may route tokens to experts; the verdict is unknown anyway.
+    unknown = any(isinstance(layer.feed_forward, UnmodelledMLP) for layer in job.model.layers)
+    if degrees.expert > 1 and not job.model.expert_blocks and not unknown:
         raise LayoutImpossible(
             f"expert parallel {degrees.expert} for a model without experts",
             place="expert_model_parallel_size",
@@ -61,7 +72,7 @@ def _check_cluster(job: TrainingJob, target: Target) -> None:
     dense = degrees.tensor * degrees.pipeline * degrees.context
     experts = batch.expert_tensor_degree(degrees) * degrees.expert * degrees.pipeline
     groups = [("TP x PP x CP", dense)]
-    if batch.has_experts(job):
+    if job.model.expert_blocks:
         groups.append(("ETP x EP x PP", experts))
     for name, size in groups:
         if target.devices % size:
@@ -87,6 +98,8 @@ def _divisions(job: TrainingJob) -> Iterator[tuple[str, int, int, str]]:
             yield "experts", experts.experts, degrees.expert, "expert_model_parallel_size"
             yield "expert columns", experts.expert_ffn, expert_tensor, "expert_tensor_parallel_size"
             yield "shared expert columns", experts.shared_ffn, tensor, tensor_name
+    if job.model.multi_token_prediction_layers:
+        yield "hidden columns", job.model.hidden, tensor, tensor_name
     sequence = job.batch.sequence_length
     if degrees.context > 1:
         yield "tokens of a sequence", sequence, 2 * degrees.context, "context_parallel_size (x 2, load balanced)"
@@ -112,8 +125,8 @@ def _assemble(job: TrainingJob, target: Target, stages: tuple[Stage, ...]) -> La
     degrees = job.parallelism
     expert_tensor = batch.expert_tensor_degree(degrees)
     data = target.devices // (degrees.tensor * degrees.pipeline * degrees.context)
-    experts = batch.has_experts(job)
-    expert_data = target.devices // (expert_tensor * degrees.expert * degrees.pipeline) if experts else data
+    copies = target.devices // (expert_tensor * degrees.expert * degrees.pipeline)
+    expert_data = copies if job.model.expert_blocks else data
     shard, expert_shard = _shard_degrees(job, data * degrees.context, expert_data)
     total = batch.global_batch(job, target, data)
     return Layout(

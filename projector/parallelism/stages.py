@@ -122,7 +122,7 @@ def _with_ends(layers: int, parallelism: Parallelism) -> tuple[int, ...]:
     ends = {0: parallelism.first_stage_layers, pipeline - 1: parallelism.last_stage_layers}
     stated = {rank: count for rank, count in ends.items() if count is not None}
     rest, middle = layers - sum(stated.values()), pipeline - len(stated)
-    if pipeline == 1 or rest < 0 or (rest % middle if middle else rest):
+    if pipeline == 1 or rest < middle or (rest % middle if middle else rest):
         raise _layers_clash(rest, f"the {middle} other stages (first/last stated: {list(stated.values())})")
     ranks = [stated.get(rank, rest // middle if middle else 0) for rank in range(pipeline)]
     for count in ranks:

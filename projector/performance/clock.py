@@ -11,7 +11,7 @@ from projector.catalog import Device
 from projector.performance.passes import RECOMPUTE, WORKING
 
 _HIGHEST = 1.25
-"""Clock gain at which the chip meets its highest frequency whatever power is left (fitted on published B200 runs)."""
+"""Clock gain at which the chip meets its highest frequency whatever power is left (prior, from published B200 runs)."""
 
 
 def settled(device: Device, parts: Mapping[str, float]) -> Device:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from projector.costs import CostModel
 from projector.job import Precision, Sharding, Software
-from projector.operations import CollectiveKind, Group
+from projector.operations import CollectiveKind, Group, Held
 from projector.parallelism import Layout, Placement
 from projector.performance.passes import NOTHING, CallKey, PassTime, Traffic, exposed_part
 
@@ -14,23 +14,9 @@ _BUCKET_PARAMETERS_PER_RANK = 1_000_000
 (core/distributed/distributed_data_parallel.py)."""
 _OVERLAP_WINDOW = 0.8
 """Share of the last backward (first forward) pass that communication can hide in: the first bucket is ready late, the
-last one early (fitted on NVIDIA/dgxc-benchmarking's ladders)."""
+last one early (prior, from NVIDIA/dgxc-benchmarking's ladders)."""
 _INTERFERENCE = 0.2
-"""Share of hidden communication by which compute beside it is slowed (same fit)."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
-    """Parameters of some layers on one device, before data parallelism divides them."""
-
-    dense: int = 0
-    """Elements replicated over the data group."""
-    expert: int = 0
-    """Elements replicated over the expert-data group."""
-
-
-NO_PARAMETERS = Held()
-"""What a block without weights holds."""
+"""Share of hidden communication by which compute beside it is slowed (prior, same source)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,10 +96,9 @@ class Window:
 def step_communication(communicator: Communicator, held: Held, software: Software, window: Window) -> PassTime:
     """Gradient reduction and weight gathering of a stage, once an iteration, without weight sharding."""
     layout, precision = communicator.layout, communicator.precision
-    elements = held.dense + held.expert
-    if not elements:
+    if not held.total:
         return NOTHING
-    least = min(1.0, max(communicator.bucket_parameters / elements, 1 / window.chunks if window.chunks > 1 else 0.0))
+    least = min(1.0, max(communicator.bucket_parameters / held.total, 1 / window.chunks if window.chunks > 1 else 0.0))
     if layout.sharding is Sharding.NONE:
         reduce = communicator.call(CollectiveKind.ALL_REDUCE, held, element_bytes=precision.gradient_bytes)
         return _hidden(reduce, least, window.backward_seconds) if software.overlap_gradient_reduce else reduce

@@ -27,7 +27,7 @@ from projector.operations import (
 )
 
 _OVERLAP_SLOWDOWN = 0.15
-"""Share of an overlapped tensor-parallel collective by which the GEMMs beside it are slowed (fitted on
+"""Share of an overlapped tensor-parallel collective by which the GEMMs beside it are slowed (prior, from
 NVIDIA/dgxc-benchmarking's runs with user buffers)."""
 
 RECOMPUTE = "recomputation"

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import log2
 
-from projector.catalog import Device, peak_format
-from projector.costs import CostModel, HardwareOverrides
-from projector.costs.figures import TERA
-from projector.errors import ConfigurationError, InputError
+from projector.catalog import Device, HardwareOverrides
+from projector.costs import CostModel
+from projector.costs.figures import TERA, peak_rate
+from projector.errors import InputError
 from projector.job import Schedule, Target, TrainingJob
 from projector.layers import recomputed_layers, shapes_of
 from projector.operations import CollectiveKind, Group
@@ -26,7 +26,16 @@ from projector.projection import (
     StageTime,
     WaterfallStep,
 )
-from projector.schedule import AVAILABLE, PipelineTime, framework_schedule, in_flight, order, pipeline_time
+from projector.schedule import (
+    AVAILABLE,
+    Order,
+    PipelineTime,
+    framework_schedule,
+    in_flight,
+    named_schedule,
+    order,
+    pipeline_time,
+)
 
 BUBBLE = "pipeline bubble"
 """Waterfall part of waiting for other stages."""
@@ -36,9 +45,9 @@ STRAGGLERS = "stragglers"
 """Waterfall part of waiting for the slowest of many nodes."""
 _STRAGGLER_SHARE = {False: 0.002, True: 0.0045}
 """Growth of a step with each doubling of the nodes, without and with a pipeline, whose stages wait for each other every
-micro batch (fitted on NVIDIA/dgxc-benchmarking's ladders, 8 to 2,048 H100, groups with an even hash)."""
+micro batch (prior, from NVIDIA/dgxc-benchmarking's ladders, 8 to 2,048 H100)."""
 _INTERLEAVED_EXPOSURE = 0.7
-"""Share of a send that interleaving leaves exposed: it overlaps sends with compute (fitted on
+"""Share of a send that interleaving leaves exposed: it overlaps sends with compute (prior, from
 NVIDIA/dgxc-benchmarking's ladders)."""
 _CLOCK_PASSES = 3
 """Projections until the clock and the step that it depends on agree to a per mille."""
@@ -102,12 +111,12 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
     iteration = sum(parts.values())
     flops = sum(chunk.forward_flops for rank in pipeline.chunks for chunk in rank)
     achieved = 3 * flops * layout.micro_batches / layout.pipeline / iteration / TERA
-    peak = device.peak_tflops.get(peak_format(job.precision.low_precision), 0.0)
+    peak = peak_rate(device, job.precision.low_precision) / TERA
     return PerformanceProjection(
         iteration_seconds=iteration,
         tokens_per_second_per_device=layout.global_batch * job.batch.sequence_length / iteration / target.devices,
         tflops_per_device=achieved,
-        mfu=achieved / peak if peak else 0.0,
+        mfu=achieved / peak,
         mfu_base_tflops=peak,
         bubble_ratio=_bubble_ratio(time),
         waterfall=tuple(WaterfallStep(name=name, seconds=seconds) for name, seconds in parts.items()),
@@ -121,13 +130,8 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
 
 
 def _chosen(job: TrainingJob, name: str) -> Schedule:
-    if name in {"auto", "all"}:
-        return framework_schedule(job.parallelism, job.schedule)
-    try:
-        return Schedule(name)
-    except ValueError:
-        known = ", ".join(("auto", "all", *(known.value for known in Schedule)))
-        raise ConfigurationError(f"{name!r}", place="pipeline schedule", expected=f"one of {known}") from None
+    """The schedule to project under: by name, else the framework's."""
+    return named_schedule(name) or framework_schedule(job.parallelism.virtual_pipeline, job.schedule)
 
 
 def _placed(job: TrainingJob, target: Target, layout: Layout, schedule: Schedule) -> Layout:
@@ -207,9 +211,14 @@ def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> t
     )
 
 
-def _schedule_result(schedule: Schedule, time: PipelineTime, layout: Layout) -> ScheduleResult:
+def _short_order(schedule: Schedule, layout: Layout) -> Order:
+    """The order of as many micro batches as show what is in flight; raises what `order` raises for all of them."""
     count = min(layout.micro_batches, _STEADY_GROUPS * layout.pipeline + layout.micro_batches % layout.pipeline)
-    peaks = in_flight(order(schedule, layout.pipeline, layout.virtual_pipeline, count))
+    return order(schedule, layout.pipeline, layout.virtual_pipeline, count)
+
+
+def _schedule_result(schedule: Schedule, time: PipelineTime, layout: Layout) -> ScheduleResult:
+    peaks = in_flight(_short_order(schedule, layout))
     return ScheduleResult(
         name=schedule.value,
         stages=tuple(
@@ -235,7 +244,7 @@ def _compared(
     found = []
     for schedule in AVAILABLE:
         try:
-            order(schedule, layout.pipeline, layout.virtual_pipeline, layout.micro_batches)
+            _short_order(schedule, layout)
             placed = _placed(job, target, layout, schedule)
         except InputError:
             continue
@@ -260,7 +269,7 @@ def _layer_times(job: TrainingJob, layout: Layout, blocks: BlockTimes) -> tuple[
             again = recomputed_layers(job.recompute, chunk.layer_ids)
             ends = [blocks.embedding()] if chunk.embedding else []
             ends += [blocks.output()] if chunk.output else []
-            ends += [blocks.multi_token_prediction()] * chunk.mtp_layers
+            ends += [blocks.multi_token_prediction()] * chunk.mtp_layers if chunk.mtp_layers else []
             layers = [blocks.layer(job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
             for block in (*ends, *layers):
                 kinds.setdefault(block.name, []).append(block)

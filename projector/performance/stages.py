@@ -14,9 +14,9 @@ from projector.layers import (
     recomputed_layers,
     recomputed_modules,
 )
-from projector.operations import Collective, ElementWise, Operation
+from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operation, held_by
 from projector.parallelism import Chunk, Layout
-from projector.performance.data_parallel import NO_PARAMETERS, Communicator, Held, sharded_layer
+from projector.performance.data_parallel import Communicator, sharded_layer
 from projector.performance.host import launch_seconds
 from projector.performance.passes import HOST, NOTHING, RECOMPUTE, PassTime, pass_time
 from projector.schedule import ChunkDurations
@@ -108,7 +108,8 @@ class BlockTimes:
         blocks = [self.layer(self._job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
         if chunk.embedding:
             blocks.append(self.embedding())
-        blocks += [self.multi_token_prediction()] * chunk.mtp_layers
+        if chunk.mtp_layers:
+            blocks += [self.multi_token_prediction()] * chunk.mtp_layers
         if chunk.output:
             blocks.append(self.output())
         return BlockTime(name="chunk").plus(blocks).host_bound()
@@ -181,17 +182,3 @@ class BlockTimes:
             host_forward_seconds=host_forward,
             host_backward_seconds=host_backward,
         )
-
-
-def held_by(operations: Iterable[Operation]) -> Held:
-    """Trainable parameters of operations on one device; tensors that another operation owns are not counted again."""
-    dense = expert = 0
-    for operation in operations:
-        for weight in operation.weights:
-            if weight.shared or not weight.trainable:
-                continue
-            if weight.expert:
-                expert += weight.elements
-            else:
-                dense += weight.elements
-    return Held(dense=dense, expert=expert)

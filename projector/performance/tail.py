@@ -2,11 +2,12 @@
 
 from projector.costs import CostModel, gradient_buffer_seconds, optimizer_step_seconds
 from projector.costs.figures import gemm_rate
+from projector.costs.kernels import ADAM_BYTES
 from projector.job import OptimizerKind, Sharding, TrainingJob
 from projector.layers import padded_vocabulary
-from projector.operations import CollectiveKind, Group
+from projector.operations import CollectiveKind, Group, Held
 from projector.parallelism import Layout
-from projector.performance.data_parallel import Communicator, Held, Window, step_communication
+from projector.performance.data_parallel import Communicator, Window, step_communication
 from projector.performance.passes import NOTHING, PassTime, Traffic, exposed_part
 from projector.performance.stages import BlockTime
 
@@ -18,9 +19,8 @@ _HOST_LINK_BYTES_PER_SECOND = 50e9
 """Transfers between device and host memory: 51-56 GB/s on MI300X, H100 and H200 (Azure/AI-benchmarking-guide)."""
 _OFFLOAD_LINK_BYTES = 6
 """Bytes per offloaded parameter over that link: an fp32 gradient down, a 16-bit weight up."""
-_HOST_ADAM_BYTES = 28
 _HOST_MEMORY_BYTES_PER_SECOND = 75e9
-"""Adam's traffic per parameter, and one device's share of host memory: two sockets of about 300 GB/s over 8 devices."""
+"""One device's share of host memory: two sockets of about 300 GB/s over 8 devices (estimate)."""
 
 
 def stage_tail(job: TrainingJob, layout: Layout, costs: CostModel, chunks: tuple[BlockTime, ...]) -> PassTime:
@@ -50,14 +50,13 @@ def _update_seconds(job: TrainingJob, layout: Layout, costs: CostModel, held: He
     precision, optimizer, device = job.precision, job.optimizer, costs.device
     whole = layout.sharding is Sharding.NONE
     shard = held.dense / (1 if whole else layout.shard) + held.expert / (1 if whole else layout.expert_shard)
-    state_bytes = precision.master_weight_bytes + precision.first_moment_bytes + precision.second_moment_bytes
     on_device = shard * (1 - optimizer.offload_fraction)
-    seconds = optimizer_step_seconds(on_device, state_bytes, device)
-    buffered = shard if layout.sharding is Sharding.PARAMETERS else held.dense + held.expert
+    seconds = optimizer_step_seconds(on_device, precision.optimizer_bytes, device)
+    buffered = shard if layout.sharding is Sharding.PARAMETERS else held.total
     seconds += gradient_buffer_seconds(buffered, precision.gradient_bytes, device)
     offloaded = shard * optimizer.offload_fraction
     seconds += offloaded * (
-        _OFFLOAD_LINK_BYTES / _HOST_LINK_BYTES_PER_SECOND + _HOST_ADAM_BYTES / _HOST_MEMORY_BYTES_PER_SECOND
+        _OFFLOAD_LINK_BYTES / _HOST_LINK_BYTES_PER_SECOND + ADAM_BYTES / _HOST_MEMORY_BYTES_PER_SECOND
     )
     if optimizer.kind is OptimizerKind.MUON:
         seconds += _newton_schulz_seconds(job, costs, shard)

@@ -7,7 +7,7 @@ longest path through that partial order (`longest_path`), its memory the most ac
 """
 
 from projector.schedule.in_flight import InFlight, in_flight
-from projector.schedule.order import AVAILABLE, Event, Kind, Order, framework_schedule, order
+from projector.schedule.order import AVAILABLE, Event, Kind, Order, framework_schedule, named_schedule, order
 from projector.schedule.timeline import ChunkDurations, PipelineTime, Timeline, longest_path, pipeline_time
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "framework_schedule",
     "in_flight",
     "longest_path",
+    "named_schedule",
     "order",
     "pipeline_time",
 ]

@@ -7,8 +7,9 @@ from functools import lru_cache
 from sys import maxsize
 from typing import NamedTuple, TypeAlias
 
-from projector.errors import BatchIndivisible, InputError, LayoutImpossible, NotAvailable
-from projector.job import Parallelism, Schedule
+from projector.errors import BatchIndivisible, ConfigurationError, InputError, LayoutImpossible, NotAvailable
+from projector.job import Schedule
+from projector.parallelism.stages import V_CHUNKS, V_SHAPED
 
 
 class Kind(StrEnum):
@@ -68,11 +69,34 @@ class Order:
         return len(self.ranks)
 
 
-def framework_schedule(parallelism: Parallelism, schedule: Schedule | None) -> Schedule:
-    """The schedule that the framework would really run: the stated one, else what the number of chunks implies."""
+AUTOMATIC = ("auto", "all")
+"""What a person may say instead of a schedule's name: what the framework runs, alone or compared with the others."""
+
+
+def named_schedule(name: str) -> Schedule | None:
+    """The schedule called `name`; None for the words of `AUTOMATIC`, which leave the choice to the framework.
+
+    Raises `ConfigurationError` for a name that is none.
+    """
+    if name in AUTOMATIC:
+        return None
+    try:
+        return Schedule(name)
+    except ValueError:
+        known = ", ".join((*AUTOMATIC, *(known.value for known in Schedule)))
+        raise ConfigurationError(f"{name!r}", place="pipeline schedule", expected=f"one of {known}") from None
+
+
+def framework_schedule(chunks: int, schedule: Schedule | None) -> Schedule:
+    """The schedule that the framework would really run: the stated one, else what `chunks` per rank imply."""
     if schedule is not None:
         return schedule
-    return Schedule.INTERLEAVED if parallelism.virtual_pipeline > 1 else Schedule.ONE_F_ONE_B
+    return Schedule.INTERLEAVED if chunks > 1 else Schedule.ONE_F_ONE_B
+
+
+MAXIMUM_EVENTS = 500_000
+"""Forward and backward passes of an order that is written out, about ten seconds of work: 256 stages with one chunk, 64
+with 16. A model of a million million parameters has 64 stages (arXiv 2104.04473, table 1)."""
 
 
 @lru_cache(maxsize=64)
@@ -100,12 +124,19 @@ def order(schedule: Schedule, pipeline: int, chunks: int, micro_batches: int) ->
             place="pipeline schedule",
             expected=f"{schedule.value} needs {wanted}",
         )
+    events = 2 * pipeline * chunks * micro_batches
+    if events > MAXIMUM_EVENTS:
+        raise LayoutImpossible(
+            f"{pipeline} stages x {chunks} model chunks take {events} events until the schedule repeats itself",
+            place="pipeline_model_parallel_size",
+            expected=f"fewer stages or chunks; at most {MAXIMUM_EVENTS} events are replayed",
+        )
     return Order(
         ranks=tuple(builder(rank, pipeline, chunks, micro_batches) for rank in range(pipeline)),
         chunks=chunks,
         micro_batches=micro_batches,
         splits_backward=schedule in _SPLIT,
-        folded=schedule is Schedule.ZBV_FORMATTED,
+        folded=schedule in V_SHAPED,
     )
 
 
@@ -210,7 +241,7 @@ _CHUNKS = {
     Schedule.ONE_F_ONE_B: (1, 1),
     Schedule.INTERLEAVED: (2, maxsize),
     Schedule.ZERO_BUBBLE: (1, 1),
-    Schedule.ZBV_FORMATTED: (2, 2),
+    Schedule.ZBV_FORMATTED: (V_CHUNKS, V_CHUNKS),
 }
 """Fewest and most model chunks per rank that a schedule is made for."""
 _SPLIT = frozenset({Schedule.ZERO_BUBBLE, Schedule.ZBV_FORMATTED})

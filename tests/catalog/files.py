@@ -14,7 +14,7 @@ SCHEMAS = yaml.safe_load((Path(__file__).parent / "schemas.yaml").read_text(enco
 class _StrictLoader(yaml.SafeLoader):
     """YAML lets the last of two equal keys win; a fact stated twice is a mistake."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         twice = {key for key in keys if keys.count(key) > 1}
         assert not twice, f"{node.start_mark.name} states {twice} twice"

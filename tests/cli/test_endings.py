@@ -66,6 +66,19 @@ def test_a_reader_that_goes_away_ends_it_quietly_with_141() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_a_full_disk_is_one_clear_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run((*COMMAND, SAMPLE), stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == b"projector: standard output: cannot be written: No space left on device\n"
+
+
+def test_a_closed_standard_output_leaves_the_exit_code() -> None:
+    closed = ("sh", "-c", '"$@" >&-', "sh", *COMMAND, SAMPLE, "--check", "--gpu-arch", "H100")
+    done = subprocess.run(closed, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (3, b"")
+
+
 def test_output_that_is_not_utf_8_gets_escapes() -> None:
     command = (sys.executable, "-m", "projector", "show", "--config", SAMPLE, "wandb_project=caf\u00e9")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

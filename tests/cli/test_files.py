@@ -12,8 +12,8 @@ from tests.cli.lines import SAMPLE, carried_out, complaint
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [
-        (b"", "is empty; a training configuration"),
-        (b" \n\t\n", "is empty; a training configuration"),
+        (b"", "is empty; a file with content"),
+        (b" \n\t\n", "is empty; a file with content"),
         (b"\x7fELF\x02\x01\x00\x00", "is not a text file; UTF-8 text"),
         ("work_group: caf\u00e9".encode("latin-1"), "is not UTF-8: byte 0xe9 at offset 15; UTF-8 text"),
         ("work_group: amd".encode("utf-16"), "is not a text file; UTF-8 text"),

@@ -69,7 +69,7 @@ class Relay:
             threading.Thread(target=self._pump, args=(client, server, client, True), daemon=True).start()
             threading.Thread(target=self._pump, args=(server, client, client, False), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, client: socket.socket, asking: bool) -> None:  # noqa: FBT001
+    def _pump(self, source: socket.socket, sink: socket.socket, client: socket.socket, asking: bool) -> None:  # noqa: FBT001 - a thread passes it by place
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK_BYTES):
                 with self._lock:

@@ -117,8 +117,9 @@ class OperatorProcess:
 
     @property
     def address(self) -> str:
-        """Where it serves."""
-        host, port = self.wait_for_log("Serving health and metrics")["address"]
+        """Where it serves, since it last started anew."""
+        self.wait_for_log("Serving health and metrics")
+        host, port = self.lines("Serving health and metrics")[-1]["address"]
         return f"http://{host}:{port}"
 
     def wait_for_log(self, message: str, seconds: float = PATIENCE_SECONDS, **fields: object) -> dict[str, Any]:
@@ -163,9 +164,11 @@ class OperatorProcess:
         return found
 
     def resident_bytes(self) -> int:
-        """Resident set, as the kernel counts it."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        """Resident sets of the operator and of its engine's processes, added up as the kernel counts them."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        statistics = [Path(f"/proc/{one}/statm").read_text(encoding="ascii") for one in (pid, *children)]
+        return sum(int(text.split()[1]) for text in statistics) * os.sysconf("SC_PAGE_SIZE")
 
     def kill(self) -> None:
         """End it without asking."""

@@ -10,15 +10,25 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.interruptible import relayed
-from tests.cluster.operator_process import OperatorProcess, account, eventually, install, running_operator
+from tests.cluster.operator_process import (
+    DEFINITION,
+    OperatorProcess,
+    account,
+    eventually,
+    install,
+    running_operator,
+)
 from tests.cluster.requests_for_tests import (
+    SAMPLE,
     Json,
+    condition,
     events,
     exists,
     get,
     reports,
     request,
     wait_completed,
+    wait_refused,
 )
 
 MIB = 1 << 20
@@ -47,7 +57,7 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(control_plane: Cont
     control_plane.apply(*bodies)
     for survived in (1, 3, 6, 10):
         with OperatorProcess(kubeconfig) as operator:
-            eventually(lambda: len(reports(control_plane, namespace)) >= survived, what=f"{survived} reports")  # noqa: B023
+            eventually(lambda: len(reports(control_plane, namespace)) >= survived, what=f"{survived} reports")  # noqa: B023 - called in this round
             assert operator.process.poll() is None
     with running_operator(kubeconfig):
         wait_completed(control_plane, namespace, *names(bodies))
@@ -125,6 +135,50 @@ def test_an_outage_of_the_api_server_is_survived(control_plane: ControlPlane, na
         wait_completed(control_plane, namespace, "meanwhile")
         assert operator.process.poll() is None
         eventually(lambda: operator.get("/healthz")[0] == 200, what="the watch to be back")
+
+
+def test_requests_that_are_deleted_while_they_are_answered_are_no_trouble(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    with running_operator(account(control_plane)) as operator:
+        for body in distinct(8, namespace):
+            body["metadata"]["name"] = "fleeting"
+            control_plane.apply(body)
+            eventually(lambda: operator.lines("Status written", reason="Pending"), what="the first visit")
+            control_plane.kubectl("delete", "projreq", "fleeting", f"--namespace={namespace}")
+        control_plane.apply(request("lasting", namespace))
+        wait_completed(control_plane, namespace, "lasting")
+        eventually(lambda: len(reports(control_plane, namespace)) == 1, what="the other reports to be collected")
+        assert {line["level"] for line in operator.log} == {"info"}
+        assert "projection_reconcile_errors_total 0.0" in operator.get("/metrics")[1]
+
+
+def test_the_definition_may_go_and_come_back(control_plane: ControlPlane, namespace: str) -> None:
+    with running_operator(account(control_plane), "--probe-seconds=0.2") as operator:
+        control_plane.apply(request("before", namespace))
+        wait_completed(control_plane, namespace, "before")
+        control_plane.kubectl("delete", "-f", str(DEFINITION))
+        operator.wait_for_log("The CustomResourceDefinition of ProjectionRequest is missing, waiting for it")
+        assert not operator.series(namespace, "before")
+        install(control_plane)
+        control_plane.apply(request("after", namespace))
+        wait_completed(control_plane, namespace, "after")
+        operator.wait_until_ready()
+        assert operator.stop() == 0
+
+
+def test_a_question_beyond_all_bounds_is_refused_and_the_next_is_answered(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    overrides = [{"name": "num_layers", "value": "100000000"}]
+    training = {"inline": SAMPLE, "overrides": overrides}
+    with running_operator(account(control_plane), "--engine-seconds=2") as operator:
+        control_plane.apply(request("monster", namespace, training=training), request("modest", namespace))
+        wait_refused(control_plane, namespace, "monster")
+        wait_completed(control_plane, namespace, "modest")
+        assert condition(get(control_plane, namespace, "monster"), "Accepted")["reason"] == "ProjectionTooCostly"
+        assert operator.process.poll() is None
+        assert operator.resident_bytes() < 200 * 10**6
 
 
 def test_a_hundred_requests_at_once_are_all_answered(control_plane: ControlPlane, namespace: str) -> None:

@@ -12,9 +12,9 @@ import yaml
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.plane import KubectlError
+from tests.cluster.operator_process import DEFINITION, install
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFINITION = ROOT / "crds" / "projectionrequests.yaml"
 SAMPLES = [
     ROOT / "samples" / name
     for name in ("projectionrequest.yaml", "projectionrequest-configmap.yaml", "llama3.1-70b-as-written.yaml")
@@ -53,8 +53,7 @@ ANSWER: Json = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _definition(control_plane: ControlPlane) -> None:
-    control_plane.kubectl("apply", "-f", str(DEFINITION))
-    control_plane.wait("condition=Established", "crd/projectionrequests.projection.dev")
+    install(control_plane)
 
 
 def request(name: str = "small", **spec: object) -> Json:

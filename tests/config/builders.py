@@ -18,6 +18,11 @@ BASE: dict[str, Any] = {
     "seq_length": 2048,
     "bf16": True,
 }
+"""Eight dense layers, as Megatron-LM's arguments."""
+
+
+MOE: dict[str, Any] = {"num_experts": 8, "moe_ffn_hidden_size": 512, "moe_router_topk": 2}
+"""Makes the layers of `BASE` mixtures of experts."""
 
 
 def experiment_text(module: dict[str, Any], *, name: str = "pre_trainer", **top: object) -> str:

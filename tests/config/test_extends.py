@@ -69,6 +69,14 @@ def test_a_text_extends_files_below_the_root_that_is_given_and_none_without(tmp_
         read(text, name="inline")
 
 
+def test_a_link_that_leads_to_itself_and_a_name_too_long_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    for name in ("loop.yaml", "x" * 3000):
+        _write(tmp_path, exp=f"extends: {name}\n" + flat_text())
+        with pytest.raises(ConfigurationError, match=r"extends: .*(leads nowhere|there is no file)"):
+            read_file(tmp_path / "exp.yaml")
+
+
 OUTSIDE = [
     "../secret.yaml",
     "../../secret.yaml",

@@ -54,6 +54,7 @@ def _bomb(levels: int, width: int = 10) -> str:
 
 TOO_LARGE = {
     "an alias bomb": _bomb(9),
+    "aliases of a long text": f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 300)}]\n",
     "an alias bomb of merge keys": "a: &a {x: 1}\n"
     + "".join(f"b{i}: {{<<: [{', '.join(['*a'] * 5000)}]}}\n" for i in range(50)),
     "a file of 6 MiB": "a: " + "x" * (6 * 1024 * 1024),

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projector.config.variables import retype, substitute
-from projector.errors import ConfigurationError
+from projector.config.variables import Counted, retype, substitute
+from projector.errors import ConfigurationError, ConfigurationTooLarge
 
 CASES = {
     "no variable keeps its text": ("true", {}, "true"),
@@ -41,6 +41,16 @@ def test_an_unset_variable_names_file_key_and_variable() -> None:
         ConfigurationError, match=r"exp\.yaml: data_path: the variable DATA is not set.*\$\{DATA:value\}"
     ):
         substitute("${DATA}", {}, place="exp.yaml: data_path")
+
+
+def test_braces_that_never_close_cost_no_more_than_their_length() -> None:
+    text = "${A:" * 1_000_000
+    assert substitute(text, {}, place="f").value == text
+
+
+def test_a_short_text_cannot_grow_without_bound() -> None:
+    with pytest.raises(ConfigurationTooLarge, match="the variable A: variables put more than 5242880 characters"):
+        substitute("${A}" * 10_000, Counted({"A": "x" * 4096}), place="f")
 
 
 def test_only_variables_that_were_set_count_as_used() -> None:

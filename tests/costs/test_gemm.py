@@ -1,11 +1,14 @@
 """Matrix products: never faster than the chip, never cheaper when they grow, and close to what others measured."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from projector.catalog import device, peak_format
 from projector.costs import gemm_backend
+from projector.costs.figures import KERNEL_GAP_SECONDS
 from projector.costs.gemm import AnalyticalGemm, grouped_gemm_seconds
 from projector.errors import ConfigurationError, NotAvailable
 from projector.job import LowPrecision
@@ -94,3 +97,18 @@ def test_origami_is_refused_by_name_and_an_unknown_backend_names_the_known_ones(
 def test_a_format_without_a_rate_is_refused_with_the_known_ones() -> None:
     with pytest.raises(NotAvailable, match=r"no rate of nvfp4 GEMMs is known on MI300X; known are bf16, fp8"):
         AnalyticalGemm(device("MI300X"))(Gemm(m=1, n=1, k=1, low_precision=LowPrecision.NVFP4))
+
+
+def test_few_tiles_leave_compute_units_idle() -> None:
+    """64 tiles of 128 x 128 on 304 compute units: sixteen such products at once take far less than sixteen times."""
+    cost = AnalyticalGemm(device("MI300X"))
+    alone, together = (cost(Gemm(m=256, n=4096, k=1024, batch=count)) - KERNEL_GAP_SECONDS for count in (1, 16))
+    assert together < 0.8 * 16 * alone
+
+
+def test_a_fused_kernel_for_experts_gains_from_fp8_as_dense_products_do() -> None:
+    part = device("MI355X")
+    dense = AnalyticalGemm(part)
+    bf16 = GroupedGemm(groups=8, m=65536, n=8192, k=8192, fused=True)
+    times = [grouped_gemm_seconds(work, part, dense) for work in (bf16, replace(bf16, low_precision=LowPrecision.FP8))]
+    assert times[1] / times[0] == pytest.approx(part.gemm_tflops["bf16"] / part.gemm_tflops["fp8"], rel=0.05)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projector.catalog import device
-from projector.costs import HardwareOverrides, Network
+from projector.catalog import HardwareOverrides, device
+from projector.costs import Network
 from projector.costs.network import sent_share
 from projector.operations import CollectiveKind
 from projector.parallelism import Placement
@@ -98,3 +98,9 @@ def test_slower_hardware_of_a_file_slows_collectives(overrides: HardwareOverride
     part = device("MI300X")
     usual = Network(part, 8).seconds(CollectiveKind.ALL_REDUCE, 2**26, placement)
     assert Network(part, 8, overrides).seconds(CollectiveKind.ALL_REDUCE, 2**26, placement) > 1.1 * usual
+
+
+def test_an_all_reduce_across_nodes_passes_the_ring_twice() -> None:
+    network, many = Network(device("H100-SXM-80GB"), 8), Placement(size=64, ranks_per_node=8, nodes=8)
+    once, twice = (network.seconds(kind, 8, many) for kind in (CollectiveKind.ALL_GATHER, CollectiveKind.ALL_REDUCE))
+    assert twice == pytest.approx(2 * once, rel=0.01)

@@ -26,7 +26,7 @@ MOE = DecoderLayer(
 """A layer of Mixtral 8x22B."""
 
 
-def model(layers: Sequence[DecoderLayer] = (DENSE,) * 80, **changes: Any) -> ModelArchitecture:  # noqa: ANN401
+def model(layers: Sequence[DecoderLayer] = (DENSE,) * 80, **changes: Any) -> ModelArchitecture:  # noqa: ANN401 - any field
     """Llama-3 70B, or with other layers and fields."""
     fields: dict[str, Any] = {"name": "test", "hidden": 8192, "vocabulary": 128256} | changes
     return ModelArchitecture(layers=tuple(layers), **fields)
@@ -44,7 +44,7 @@ def job(
     global_: int = 64,
     sequence: int = 4096,
     layout: Parallelism | None = None,
-    **changes: Any,  # noqa: ANN401
+    **changes: Any,  # noqa: ANN401 - any field
 ) -> TrainingJob:
     """A job; `changes` are further fields of `TrainingJob`."""
     return TrainingJob(
@@ -55,6 +55,6 @@ def job(
     )
 
 
-def target(nodes: int = 1, devices_per_node: int = 8, **changes: Any) -> Target:  # noqa: ANN401
+def target(nodes: int = 1, devices_per_node: int = 8, **changes: Any) -> Target:  # noqa: ANN401 - any field
     """Nodes of MI300X."""
     return Target(nodes=nodes, devices_per_node=devices_per_node, **({"device": "MI300X"} | changes))

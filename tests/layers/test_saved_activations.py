@@ -45,7 +45,7 @@ def saved(operations: tuple[Operation, ...], *, without: tuple[str, ...] = ()) -
 )
 def test_a_gpt_layer_keeps_what_korthikanti_derives(
     tensor: int,
-    sequence_parallel: bool,  # noqa: FBT001
+    sequence_parallel: bool,  # noqa: FBT001 - a case
     formula: Callable[[int, float], float],
 ) -> None:
     """S b h (34 + 5 a s / h) and its tensor- and sequence-parallel forms (arXiv 2205.05198, table 2)."""

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projector.job import Attention, DecoderLayer, LatentAttention, Parallelism
-from projector.layers import layer_operations, output_operations
+from projector.job import Attention, DecoderLayer, LatentAttention, LowPrecision, Parallelism, Precision, TrainingJob
+from projector.layers import embedding_operations, layer_operations, output_operations
 from projector.operations import (
     AttentionKernel,
     Collective,
     CollectiveKind,
+    ElementWise,
     Gemm,
     Group,
     GroupedGemm,
@@ -27,6 +28,14 @@ def described(
 ) -> tuple[Operation, ...]:
     asked = job(mixtral(8) if layer is MOE else model((layer,) * 8), layout=layout, micro=micro)
     return layer_operations(layer, asked, resolve(asked, target()))
+
+
+def described_in(asked: TrainingJob) -> tuple[Operation, ...]:
+    return layer_operations(asked.model.layers[0], asked, resolve(asked, target()))
+
+
+def halves(operation: Operation) -> tuple[tuple[Work, ...], ...]:
+    return operation.forward, operation.backward_input, operation.backward_weight
 
 
 def products(works: tuple[Work, ...]) -> int:
@@ -48,7 +57,7 @@ def test_an_expert_layer_multiplies_the_active_weights() -> None:
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.booleans())
-def test_tensor_and_context_parallelism_divide_work_and_weights(tensor: int, context: int, sequence: bool) -> None:  # noqa: FBT001
+def test_tensor_and_context_parallelism_divide_work_and_weights(tensor: int, context: int, sequence: bool) -> None:  # noqa: FBT001 - a case
     if tensor * context > 8:
         return
     layout = Parallelism(tensor=tensor, context=context, sequence_parallel=sequence)
@@ -136,3 +145,34 @@ def test_latent_attention_holds_the_weights_of_its_definition(rank: int | None) 
     query = 8192 * 128 * 192 if rank is None else 8192 * rank + rank + rank * 128 * 192
     expected = query + 8192 * (512 + 64) + 512 + 512 * 128 * (128 + 128) + 128 * 128 * 8192
     assert sum(weight.full_elements for weight in attention) == expected
+
+
+TRAFFIC = {
+    "a cast to fp8 reads 16 bits and writes two copies of 8": ("quantize", 4),
+    "cross entropy passes fp32 logits twice": ("cross_entropy", 8),
+    "its gradient reads and writes 16 bits": ("cross_entropy_backward", 4),
+    "the table's gradient is zeroed, filled and added to fp32": ("embedding_gradient", 12),
+}
+
+
+@pytest.mark.parametrize(("name", "bytes_per_element"), TRAFFIC.values(), ids=TRAFFIC)
+def test_bytes_that_pass_memory_for_each_element(name: str, bytes_per_element: int) -> None:
+    """Counted by hand on Megatron-LM and Transformer Engine: B per element of an input, a logit or the table."""
+    asked = job(model((DENSE,), vocabulary=128_000), precision=Precision(low_precision=LowPrecision.FP8))
+    layout = resolve(asked, target())
+    operations = (*embedding_operations(asked, layout), *described_in(asked), *output_operations(asked, layout))
+    elements = {"quantize": 4096 * 8192, "embedding_gradient": 128_000 * 8192}.get(name, 4096 * 128_000)
+    works = [work for each in operations for half in halves(each) for work in half]
+    first = next(work for work in works if isinstance(work, ElementWise) and work.name == name)
+    assert first.bytes_read + first.bytes_written == bytes_per_element * elements
+
+
+def test_ring_attention_sends_every_other_rank_s_keys_and_values() -> None:
+    """Transformer Engine context_parallel.py: a rank passes on the blocks of the others, its own it has."""
+    sent = {
+        work.message_bytes
+        for operation in described(layout=Parallelism(context=4))
+        for work in operation.forward
+        if isinstance(work, Collective) and work.group is Group.CONTEXT
+    }
+    assert sent == {3 * (4096 // 4) * 8 * (128 + 128) * 2}

@@ -85,3 +85,14 @@ def test_the_number_of_micro_batches_does_not_matter_beyond_the_steady_state() -
 def test_the_cause_names_operation_direction_and_passes() -> None:
     assert stages(eight_stages(16))[0].peak_cause == "backward of mlp.activation with 8 micro-batch passes in flight"
     assert "loss" in stages(eight_stages(16))[7].peak_cause
+
+
+def test_interleaving_keeps_two_tensors_at_each_boundary_of_a_chunk() -> None:
+    """Megatron-LM schedules.py keeps input and output of every chunk; without chunks only the gradient sent last."""
+    sizes = [
+        {part.name: part.size_bytes for part in stages(eight_stages(16, virtual))[3].components}[
+            "stage-boundary tensors"
+        ]
+        for virtual in (1, 2)
+    ]
+    assert sizes == [2 * 4096 * 8192, 2 * 2 * 2 * 4096 * 8192]

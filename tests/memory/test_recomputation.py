@@ -65,7 +65,7 @@ def test_larger_uniform_groups_keep_fewer_inputs_and_a_larger_working_set() -> N
 
 
 @pytest.mark.parametrize("flash", [True, False])
-def test_core_attention_drops_scores_and_keeps_queries_keys_and_values(flash: bool) -> None:  # noqa: FBT001
+def test_core_attention_drops_scores_and_keeps_queries_keys_and_values(flash: bool) -> None:  # noqa: FBT001 - a case
     software = Software(flash_attention=flash)
     selective = Recompute(granularity=SELECTIVE, modules=("core_attn",))
     plain, less = (saved(first_stage(each, software=software)) for each in (NOTHING, selective))

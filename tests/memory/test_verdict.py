@@ -7,10 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projector import catalog
-from projector.job import DecoderLayer, DenseMLP, Parallelism, TrainingJob, UnmodelledMixer
-from projector.memory import project_memory, unmodelled_layers
+from projector.job import (
+    DecoderLayer,
+    DenseMLP,
+    Dialect,
+    ExpertDispatch,
+    LowPrecision,
+    Parallelism,
+    Precision,
+    Recompute,
+    RecomputeGranularity,
+    Software,
+    TrainingJob,
+    UnmodelledMixer,
+)
+from projector.memory import memory_assumptions, project_memory, unknown_figures, unmodelled_layers
 from projector.parallelism import resolve
-from projector.projection import MemoryLevel, MemoryProjection, Verdict
+from projector.projection import Confidence, MemoryLevel, MemoryProjection, Verdict
 from tests.layers.builders import DENSE, job, mixtral, model, target
 
 GIB = 2**30
@@ -81,3 +94,66 @@ def test_eager_communicators_show_at_the_device_level_only() -> None:
     first, second = projected(lazy).worst, projected(eager).worst
     assert second.device_bytes - first.device_bytes == 16 * GIB
     assert second.level_bytes(MemoryLevel.RESERVED) == first.level_bytes(MemoryLevel.RESERVED)
+
+
+def test_a_figure_that_nobody_knows_is_named_and_leaves_open_only_that_a_job_fits() -> None:
+    unknown = replace(MI300X, context_bytes=None, communicator_bytes=None)
+    small, large = JOBS["dense"], job()
+    (named,) = unknown_figures(small, resolve(small, target()), unknown)
+    assert named.what == "runtime context, communicator size of MI300X"
+    assert named.decides
+    assert projected(small, unknown).verdict is Verdict.UNKNOWN
+    assert projected(large, unknown).verdict is Verdict.DOES_NOT_FIT
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "gap"),
+    [
+        pytest.param(JOBS["dense"], 1, "communicator_bytes", id="one device has no communicator"),
+        pytest.param(JOBS["dense"], 8, "eager_communicator_bytes", id="nothing is created eagerly"),
+    ],
+)
+def test_a_figure_that_the_job_does_not_need_is_not_missed(asked: TrainingJob, devices: int, gap: str) -> None:
+    alone = resolve(asked, target(devices_per_node=devices))
+    assert unknown_figures(asked, alone, replace(MI300X, **{gap: None})) == ()  # type: ignore[arg-type]  # by name
+
+
+@pytest.mark.parametrize("name", ["MI250X", "MI300A", "B300"])
+def test_a_gpu_of_the_catalog_without_its_figures_gets_no_promise(name: str) -> None:
+    device = catalog.device(name)
+    tiny = job(model((DENSE,)), layout=Parallelism(tensor=8))
+    found = unknown_figures(tiny, resolve(tiny, target()), device)
+    assert projected(tiny, device).verdict is (Verdict.UNKNOWN if found else Verdict.FITS)
+    assert bool(found) is (device.context_bytes is None or device.memory_capacity_bytes is None)
+
+
+def test_buffers_that_are_an_estimate_are_assumed_and_widen_the_interval() -> None:
+    plain = JOBS["experts over ranks"]
+    deepep = replace(plain, software=replace(plain.software, expert_dispatch=ExpertDispatch.DEEPEP))
+    layout = resolve(deepep, target())
+    assert memory_assumptions(plain, layout) == ()
+    assert [each.what for each in memory_assumptions(deepep, layout)] == ["1 GiB of DeepEP buffers per GPU"]
+    first, second = projected(plain).worst, projected(deepep).worst
+    assert second.device_bytes_upper - second.device_bytes == pytest.approx(
+        first.device_bytes_upper - first.device_bytes + GIB, rel=1e-6
+    )
+
+
+CONFIDENCES: dict[str, tuple[TrainingJob, str, Confidence]] = {
+    "dense bf16 on NVIDIA": (JOBS["dense"], "H100", Confidence.HIGH),
+    "on AMD": (JOBS["dense"], "MI300X", Confidence.MEDIUM),
+    "experts": (JOBS["experts over ranks"], "H100", Confidence.MEDIUM),
+    "fp8": (replace(JOBS["dense"], precision=Precision(low_precision=LowPrecision.FP8)), "H100", Confidence.MEDIUM),
+    "TorchTitan": (replace(JOBS["dense"], software=Software(dialect=Dialect.TORCHTITAN)), "H100", Confidence.MEDIUM),
+    "selective recomputation": (
+        replace(JOBS["dense"], recompute=Recompute(granularity=RecomputeGranularity.SELECTIVE)),
+        "H100",
+        Confidence.MEDIUM,
+    ),
+    "figures of the device missing": (JOBS["dense"], "MI250X", Confidence.LOW),
+}
+
+
+@pytest.mark.parametrize(("asked", "name", "want"), CONFIDENCES.values(), ids=CONFIDENCES)
+def test_confidence_is(asked: TrainingJob, name: str, want: Confidence) -> None:
+    assert projected(asked, catalog.device(name)).confidence is want

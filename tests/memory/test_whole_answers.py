@@ -87,4 +87,4 @@ def test_wrong_questions_are_refused(changes: dict[str, object], error: type[Inp
 def test_public_names_are_loaded_on_demand() -> None:
     assert projector.Question is Question
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        projector.nothing  # noqa: B018
+        projector.nothing  # noqa: B018 - it raises

@@ -1,8 +1,6 @@
 """The API client against a real HTTP server that misbehaves on purpose."""
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,7 @@ from projection_operator.cluster import client as module
 from projection_operator.cluster.client import ApiClient, ApiError, Conflict, Forbidden, NotFound
 from projection_operator.cluster.credentials import Credentials
 from projection_operator.cluster.resources import CONFIG_MAPS, EVENTS, REQUESTS
-
-Answer = Callable[[web.Request], web.Response]
+from tests.operator.http_servers import Answer, refusal, server
 
 
 @pytest.fixture(autouse=True)
@@ -21,33 +18,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", (0.0, 0.0, 0.0))
 
 
-@asynccontextmanager
-async def server(*answers: Answer) -> AsyncIterator[tuple[str, list[web.Request]]]:
-    """A server that gives these answers one after the other, the last one for ever."""
-    received: list[web.Request] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        await request.read()
-        received.append(request)
-        return answers[min(len(received), len(answers)) - 1](request)
-
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield "http://{}:{}".format(*runner.addresses[0][:2]), received
-    finally:
-        await runner.cleanup()
-
-
 def token_credentials(url: str) -> Credentials:
     return Credentials(server=url, static_token="t")  # noqa: S106 - of no server anywhere
-
-
-def refusal(status: int, reason: str = "Some") -> Answer:
-    return lambda _: web.json_response({"kind": "Status", "reason": reason, "message": "no"}, status=status)
 
 
 def fine(_: web.Request) -> web.Response:
@@ -84,6 +56,23 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     async with ApiClient(Credentials(server="http://127.0.0.1:9")) as client:
         with pytest.raises(ApiError, match=r"Unreachable: http://127\.0\.0\.1:9/api/v1"):
             await client.get(CONFIG_MAPS, "ns", "a")
+
+
+async def test_a_page_that_is_no_json_is_no_answer_of_an_api_server() -> None:
+    def page(_: web.Request) -> web.Response:
+        return web.Response(text="<html>Log in</html>", content_type="text/html")
+
+    async with server(page, fine) as (url, received), ApiClient(Credentials(server=url)) as client:
+        assert await client.get(REQUESTS, "ns", "a") == {"fine": True}
+    assert len(received) == 2
+
+
+async def test_a_token_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
+    missing = tmp_path / "token"
+    async with server(fine) as (url, received), ApiClient(Credentials(server=url, token_file=missing)) as client:
+        with pytest.raises(ApiError, match=r"NoCredentials: .*token: No such file"):
+            await client.get(REQUESTS, "ns", "a")
+    assert received == []
 
 
 async def test_an_expired_token_is_read_again(tmp_path: Path) -> None:
@@ -157,5 +146,5 @@ async def test_calls_are_those_of_the_api() -> None:
         ("DELETE", "/apis/projection.dev/v1alpha1/namespaces/ns/projectionrequests/a", "application/json"),
     ]
     assert received[0].query == {"fieldManager": "projection-operator", "force": "true"}
-    assert sent[3]["preconditions"] == {"uid": "u"}
+    assert (sent[3]["preconditions"], sent[3]["propagationPolicy"]) == ({"uid": "u"}, "Background")
     assert {request.headers["Authorization"] for request in received} == {"Bearer t"}

@@ -2,6 +2,9 @@
 
 import json
 import logging
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,25 @@ def test_a_broken_kubeconfig_ends_with_2_and_names_the_file(tmp_path: Path, caps
     path.write_text("{", encoding="utf-8")
     assert main(["run", "--kubeconfig", str(path)]) == 2
     assert str(path) in capsys.readouterr().err
+
+
+def test_a_taken_port_ends_the_process_with_1_and_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    content = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "users": [{"name": "x", "user": {}}],
+    }
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "projection_operator", "run", f"--kubeconfig={path}", "--host=127.0.0.1"]
+        done = subprocess.run([*command, f"--metrics-port={port}"], capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 1
+    assert lines[-1]["message"] == "The operator cannot go on"
+    assert str(port) in lines[-1]["exception"]
 
 
 def record(**extra: object) -> logging.LogRecord:

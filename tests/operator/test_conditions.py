@@ -6,7 +6,6 @@ import pytest
 
 from projection_operator.api.conditions import (
     MESSAGE_CHARACTERS,
-    PENDING,
     Condition,
     ConditionStatus,
     ConditionType,
@@ -14,6 +13,7 @@ from projection_operator.api.conditions import (
     moment_of,
     timestamp,
 )
+from projection_operator.reconcile.verdicts import PENDING
 
 THEN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 NOW = THEN + timedelta(minutes=5)

@@ -1,6 +1,7 @@
 """Credentials are read from kubeconfig files and pods, or refused with the place of the fault."""
 
 import base64
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,15 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, changes: dict[str, Any], w
         load_credentials(path)
     assert words in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(("insecure", "checked"), [(False, True), (True, False)])
+def test_the_certificate_of_the_server_is_checked_unless_the_kubeconfig_says_not_to(
+    tmp_path: Path, *, insecure: bool, checked: bool
+) -> None:
+    cluster = {"server": "https://api:6443", "insecure-skip-tls-verify": insecure}
+    context = load_credentials(kubeconfig(tmp_path, cluster=cluster)).ssl_context()
+    assert (context.verify_mode is ssl.CERT_REQUIRED, context.check_hostname) == (checked, checked)
 
 
 def test_files_that_are_no_kubeconfig_are_refused(tmp_path: Path) -> None:

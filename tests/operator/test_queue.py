@@ -2,9 +2,11 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projection_operator import queue as module
 from projection_operator.api.names import Key
 from projection_operator.queue import LAST_RETRY_SECONDS, WorkQueue, retry_seconds
 
@@ -59,6 +61,27 @@ async def test_a_key_that_is_gone_takes_its_timer_along() -> None:
 def test_pauses_double_up_to_a_limit() -> None:
     assert [retry_seconds(failures) for failures in range(4)] == [1.0, 2.0, 4.0, 8.0]
     assert retry_seconds(10**6) == LAST_RETRY_SECONDS
+
+
+async def test_pauses_grow_with_failures_in_a_row_and_a_success_or_the_end_of_the_object_forgets_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+
+    def pause(failures: int) -> float:
+        counted.append(failures)
+        return 3600.0
+
+    monkeypatch.setattr(module, "retry_seconds", pause)
+    queue = WorkQueue()
+    for _ in range(3):
+        queue.add_after_failure(A)
+    queue.succeeded(A)
+    queue.add_after_failure(A)
+    queue.forget(A)
+    queue.add_after_failure(A)
+    queue.close()
+    assert counted == [0, 1, 2, 0, 0]
 
 
 @settings(deadline=None)

@@ -20,17 +20,18 @@ from projection_operator.reconcile import (
     Observed,
     PatchStatus,
     Project,
+    Refusal,
     Requeue,
+    Result,
     reconcile,
 )
-from projector.errors import BatchIndivisible
-from projector.projection import Projection, Suggestion, Verdict
+from projection_operator.reconcile.answer import answer_hash
+from projector.projection import Suggestion, Verdict
+from projector.provenance import Unmodelled
 from tests.operator.builders import GIB, memory, projection, request, stage
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-INDIVISIBLE = BatchIndivisible("24 does not divide", place="global_batch_size", expected="the nearest is 192")
-
-Result = Projection | BatchIndivisible | EngineFailure
+INDIVISIBLE = Refusal(reason="BatchIndivisible", message="24 does not divide; the nearest is 192")
 
 
 def decide(asked: Request, observed: Observed | None = None, now: datetime = NOW) -> list[Action]:
@@ -49,7 +50,7 @@ def settle(
             match action:
                 case PatchStatus(status=status):
                     asked = replace(asked, status=status)
-                case ApplyReport(spec_hash=identity):
+                case ApplyReport(answer_hash=identity):
                     observed = replace(observed, report_hash=identity)
         work = [action for action in actions if isinstance(action, Project)]
         if not work:
@@ -62,8 +63,8 @@ def conditions(asked: Request) -> dict[str, tuple[str, str]]:
     return {item["type"]: (item["status"], item["reason"]) for item in asked.status["conditions"]}
 
 
-def report_hash(asked: Request) -> str | None:
-    return asked.status.get("specHash")
+def report_hash(asked: Request) -> str:
+    return answer_hash(asked.status)
 
 
 def test_the_first_visit_writes_all_conditions_and_then_asks() -> None:
@@ -175,8 +176,14 @@ def test_a_fresh_answer_stands_without_another_run(result: Result) -> None:
 def test_an_engine_that_broke_is_tried_again_without_repeating_the_event() -> None:
     broken = EngineFailure(summary="KeyError: 'x'")
     asked, _ = settle(request(), broken)
+    assert "specHash" not in asked.status
     _, actions = settle(asked, broken, now=NOW + timedelta(minutes=10))
     assert [type(action) for action in actions] == [Project]
+
+
+def test_an_answer_to_another_question_is_none() -> None:
+    stray = Observed(answer=Answer(spec_hash="of another question", result=projection()))
+    assert [type(action) for action in decide(request(), stray)] == [PatchStatus, Project]
 
 
 def test_a_report_that_somebody_deleted_is_made_again() -> None:
@@ -234,10 +241,65 @@ def test_a_completed_request_expires(ttl: int | None, passed: int, expected: lis
     assert decide(asked, Observed(report_hash=report_hash(asked)), NOW + timedelta(seconds=passed)) == expected
 
 
-def test_a_refused_request_stays_to_be_read() -> None:
-    asked, actions = settle(request(ttlSecondsAfterFinished=0), INDIVISIBLE)
-    assert not any(isinstance(action, DeleteRequest | Requeue) for action in actions)
-    assert "the nearest is 192" in asked.status["conditions"][0]["message"]
+@pytest.mark.parametrize("result", [INDIVISIBLE, EngineFailure(summary="X: y")], ids=["refused", "broken"])
+def test_a_request_without_an_answer_expires_like_any_other(result: Result) -> None:
+    asked, actions = settle(request(ttlSecondsAfterFinished=60), result)
+    assert actions[-1] == Requeue(after_seconds=60.0)
+    _, actions = settle(asked, result, now=NOW + timedelta(seconds=60))
+    assert actions[-1] == DeleteRequest()
+
+
+def test_a_request_that_is_not_examined_yet_does_not_expire() -> None:
+    first, second = decide(request(ttlSecondsAfterFinished=0))
+    assert isinstance(first, PatchStatus)
+    assert isinstance(second, Project)
+
+
+def test_no_time_to_live_is_too_long() -> None:
+    asked, _ = settle(request(ttlSecondsAfterFinished=2**31 - 1), INDIVISIBLE)
+    for item in asked.status["conditions"]:
+        item["lastTransitionTime"] = "9999-12-31T23:59:59Z"
+    (requeue,) = decide(asked)
+    assert isinstance(requeue, Requeue)
+
+
+EDITS: dict[str, dict[str, Any]] = {
+    "another verdict": {"verdict": "DoesNotFit"},
+    "no memory": {"memory": None},
+    "another report": {"reportRef": {"name": "mine"}},
+    "an older completion": {"completionTime": "2020-01-01T00:00:00Z"},
+    "no conditions": {"conditions": []},
+    "one condition less": {"conditions": "without Completed"},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_answer_that_somebody_else_has_changed_is_given_again(edit: str) -> None:
+    asked, _ = settle(request(), projection())
+    changed = {**asked.status, **EDITS[edit]}
+    if edit == "one condition less":
+        changed["conditions"] = [item for item in asked.status["conditions"] if item["type"] != "Completed"]
+    stored = replace(asked, status={name: value for name, value in changed.items() if value is not None})
+    mended, actions = settle(stored, projection(), Observed(report_hash=report_hash(asked)), NOW + timedelta(hours=1))
+    assert any(isinstance(action, Project) for action in actions)
+    assert conditions(mended) == conditions(asked)
+    for part in ("verdict", "memory", "reportRef"):
+        assert mended.status[part] == asked.status[part]
+    assert decide(mended, Observed(report_hash=report_hash(mended)), NOW + timedelta(hours=1)) == []
+
+
+def test_a_refusal_that_lost_a_condition_is_told_again() -> None:
+    asked, _ = settle(request(), INDIVISIBLE)
+    stored = replace(asked, status={**asked.status, "conditions": asked.status["conditions"][:-1]})
+    mended, _ = settle(stored, INDIVISIBLE, now=NOW + timedelta(hours=1))
+    assert conditions(mended) == conditions(asked)
+
+
+def test_a_condition_of_somebody_else_is_no_reason_to_answer_again() -> None:
+    asked, _ = settle(request(), projection())
+    foreign = {**asked.status["conditions"][0], "type": "Reviewed"}
+    stored = replace(asked, status={**asked.status, "conditions": [*asked.status["conditions"], foreign]})
+    assert decide(stored, Observed(report_hash=report_hash(asked)), NOW + timedelta(hours=1)) == []
 
 
 def test_an_object_that_is_being_deleted_is_left_alone() -> None:
@@ -257,6 +319,16 @@ def test_a_request_that_does_not_fit_says_by_how_much_and_what_would_help() -> N
     assert [(event.type, event.reason) for event in events] == [("Warning", "ExceedsDeviceMemory")]
 
 
+def test_a_request_without_a_verdict_names_what_decides_and_nothing_else() -> None:
+    notes = tuple(
+        Unmodelled(what=what, where="overrides", effect="memory", decides=decides)
+        for what, decides in (("mamba layers", True), ("moe_router_fusion", False))
+    )
+    asked, _ = settle(request(), projection(memory=memory(Verdict.UNKNOWN), unmodelled=notes))
+    message = next(item["message"] for item in asked.status["conditions"] if item["type"] == "Fits")
+    assert message.endswith("this is not modelled: mamba layers.")
+
+
 @settings(deadline=None)
 @given(st.sampled_from([projection(), INDIVISIBLE, EngineFailure(summary="X: y")]), st.integers(0, 4))
 def test_an_interruption_anywhere_changes_neither_the_end_nor_what_is_told(result: Result, survived: int) -> None:
@@ -267,7 +339,7 @@ def test_an_interruption_anywhere_changes_neither_the_end_nor_what_is_told(resul
         match action:
             case PatchStatus(status=status):
                 stored = replace(stored, status=status)
-            case ApplyReport(spec_hash=identity):
+            case ApplyReport(answer_hash=identity):
                 observed = replace(observed, report_hash=identity)
             case EmitEvent():
                 told.append(action)

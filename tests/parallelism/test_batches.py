@@ -1,17 +1,20 @@
 """The global batch divides over micro batches and data parallelism, or the answer says what would."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from projector.errors import BatchIndivisible
-from projector.job import Parallelism, Scaling
+from projector.job import MixtureOfExperts, Parallelism, Scaling
 from projector.operations import Group
 from projector.parallelism import minimum_nodes, resolve
 from projector.parallelism.batch import micro_batches
-from tests.layers.builders import DENSE, job, mixtral, model, target
+from tests.layers.builders import DENSE, MOE, job, mixtral, model, target
+
+SIX = MixtureOfExperts(experts=6, top_k=2, expert_ffn=512)
 
 
 def test_expert_parallelism_does_not_enter_data_parallelism() -> None:
@@ -88,3 +91,10 @@ def test_groups_spread_over_nodes_as_an_enumeration_of_ranks_says(
         assert placement.size == len(members) == resolved.size(group)
         assert placement.nodes == len(set(nodes))
         assert placement.ranks_per_node == max(nodes.count(node) for node in nodes)
+
+
+def test_the_fewest_nodes_suit_dense_and_expert_groups_both() -> None:
+    layout = Parallelism(tensor=2, expert=3, expert_tensor=1)
+    asked = job(model((replace(MOE, feed_forward=SIX),)), global_=66, layout=layout)
+    assert minimum_nodes(asked, 3) == 2
+    assert resolve(asked, target(nodes=2, devices_per_node=3)).expert_data == 2

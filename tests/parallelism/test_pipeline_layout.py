@@ -42,6 +42,7 @@ def test_a_repeated_group_is_written_out(group: str, count: int) -> None:
         ("E(t|*3", r"`\(` without `\)`"),
         ("Et)|L", r"`\)` without `\(`"),
         ("Ex|L", "unknown symbol `x`"),
+        ("E" + "(" * 3000, "brackets nested deeper than 32"),
         ("Et*|L", "without a sensible count"),
         ("E((t*9999)*9999)*9999L", "more than 100000 symbols"),
         ("Et*99999999999999L", "without a sensible count"),

@@ -80,6 +80,11 @@ REFUSED = {
     "more stages than layers": (Parallelism(pipeline=8), 4, "4 layers .* pipeline 8"),
     "a remainder that Megatron-LM refuses": (Parallelism(pipeline=4, spread_remainder=False), 61, "61 layers"),
     "a rest that does not divide": (Parallelism(pipeline=4, first_stage_layers=5), 16, "11 layers .* 3 other stages"),
+    "no layer for the stages between the ends": (
+        Parallelism(pipeline=8, first_stage_layers=8, last_stage_layers=8),
+        16,
+        "0 layers .* 6 other stages",
+    ),
     "more layers at the ends than there are": (
         Parallelism(pipeline=2, first_stage_layers=9, last_stage_layers=9),
         16,

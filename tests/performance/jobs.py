@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from projector.catalog import device
-from projector.costs import HardwareOverrides
+from projector.catalog import HardwareOverrides, device
 from projector.job import (
     Attention,
     Batch,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projector.costs import HardwareOverrides
+from projector.catalog import HardwareOverrides, device
 from projector.errors import ConfigurationError, NotAvailable
 from projector.job import (
     LowPrecision,
@@ -21,6 +21,7 @@ from projector.job import (
     Software,
     TrainingJob,
 )
+from projector.performance.clock import settled
 from tests.performance.jobs import LLAMA_8B, LLAMA_70B, MIXTRAL, a_job, part, project
 
 FULL = RecomputeGranularity.FULL
@@ -256,3 +257,32 @@ def test_a_small_micro_batch_waits_for_the_host() -> None:
 def test_costlier_optimizers_lengthen_the_step(optimizer: Optimizer) -> None:
     usual = part(project(a_job()), "optimizer step")
     assert part(project(a_job(job={"optimizer": optimizer})), "optimizer step") > 1.5 * usual
+
+
+def test_tied_embeddings_on_two_stages_reduce_their_gradient() -> None:
+    tied = replace(LLAMA_8B, tied_embeddings=True)
+    name = "exposed embedding-parallel communication"
+    assert part(project(a_job(tied, pipeline=2)), name) > 0
+    assert part(project(a_job(LLAMA_8B, pipeline=2)), name) == part(project(a_job(tied)), name) == 0
+
+
+def test_each_doubling_of_the_nodes_waits_for_one_more_straggler() -> None:
+    shares = []
+    for nodes in (1, 2, 4, 16):
+        found = project(a_job(batch=1024), nodes=nodes)
+        shares.append(part(found, "stragglers") / (found.iteration_seconds - part(found, "stragglers")))
+    assert shares[0] == 0
+    assert shares[1] > 0
+    assert shares[2] / shares[1] == pytest.approx(2)
+    assert shares[3] / shares[1] == pytest.approx(4)
+
+
+@given(st.floats(0.0, 1.0))
+def test_idle_stretches_buy_clock_up_to_the_highest_that_the_chip_has(idle: float) -> None:
+    b200 = device("B200")
+    assert b200.training_factor is not None
+    raised = settled(b200, {"matrix products": 1 - idle, "pipeline bubble": idle}).training_factor
+    assert raised is not None
+    assert 1 <= raised / b200.training_factor <= 1.25
+    if idle > 0.2:
+        assert raised > b200.training_factor * 1.03

@@ -4,6 +4,7 @@ Each case states its source. Bounds are those of a first engine: 10 %.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -51,8 +52,6 @@ def nemo_8b_h100() -> float:
 
 def simumax_70b_b200() -> float:
     """MooreThreads/SimuMax 4dcaae51 docs/b200: 12 layers of Llama-3-70B, tensor parallel 2, 32 micro batches."""
-    from dataclasses import replace  # noqa: PLC0415
-
     shallow = replace(LLAMA_70B, layers=LLAMA_70B.layers[:12])
     found = project(a_job(shallow, tensor=2, sequence=4096, batch=128, software=PLAIN), "B200")
     return found.iteration_seconds

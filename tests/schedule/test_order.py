@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projector.errors import BatchIndivisible, InputError, LayoutImpossible, NotAvailable
-from projector.job import Parallelism, Schedule
+from projector.job import Schedule
 from projector.schedule import AVAILABLE, ChunkDurations, Event, Kind, Order, framework_schedule, longest_path, order
 
 
@@ -19,6 +19,11 @@ def orders(draw: st.DrawFn) -> Order:
     if schedule is Schedule.INTERLEAVED:
         return order(schedule, pipeline, draw(st.integers(2, 4)), pipeline * draw(st.integers(1, 4)))
     return order(schedule, pipeline, 2 if schedule is Schedule.ZBV_FORMATTED else 1, draw(st.integers(1, 20)))
+
+
+def test_an_order_too_long_to_write_out_is_refused_with_the_limit() -> None:
+    with pytest.raises(LayoutImpossible, match=r"1024 stages x 1 model chunks .* at most 500000 events"):
+        order(Schedule.ONE_F_ONE_B, 1024, 1, 3072)
 
 
 def events(order: Order) -> Iterator[tuple[int, int, Event]]:
@@ -137,4 +142,4 @@ def test_nothing_to_schedule_is_an_input_error() -> None:
 def test_the_framework_runs_what_is_stated_else_what_the_chunks_imply(
     chunks: int, stated: Schedule | None, runs: Schedule
 ) -> None:
-    assert framework_schedule(Parallelism(pipeline=4, virtual_pipeline=chunks), stated) is runs
+    assert framework_schedule(chunks, stated) is runs

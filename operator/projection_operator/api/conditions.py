@@ -1,4 +1,4 @@
-"""Conditions of a ProjectionRequest: which there are, every reason they can carry, and how they move.
+"""Conditions of a ProjectionRequest: which there are, and how they move. Their reasons are in `api.reasons`.
 
 Rules of the Kubernetes API conventions ("Typical status properties"): all conditions from the first visit,
 `lastTransitionTime` moves only when `status` does, and `observedGeneration` says which spec a condition is about.
@@ -31,37 +31,6 @@ class ConditionStatus(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Reason(StrEnum):
-    """Reasons that the operator gives itself; those of wrong input come with the engine's `InputError.reason`."""
-
-    PENDING = "Pending"
-    """Seen, not examined yet (any condition, Unknown)."""
-    CONFIGURATION_VALID = "ConfigurationValid"
-    """Accepted=True: it could be read, and the layout is possible."""
-    CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound"
-    """Accepted=False: a ConfigMap that the spec names is not there."""
-    CONFIG_MAP_KEY_NOT_FOUND = "ConfigMapKeyNotFound"
-    """Accepted=False: the ConfigMap has no such key."""
-    NOT_ACCEPTED = "NotAccepted"
-    """Fits=Unknown: there is no answer because Accepted is not True."""
-    NOT_REQUESTED = "NotRequested"
-    """Benchmarked=False with mode Simulate; Fits=Unknown when memory is not asked for."""
-    NOT_AVAILABLE = "NotAvailable"
-    """Benchmarked=False with mode Benchmark or Both: this version runs no benchmarks; the analytical answer stands."""
-    FITS_IN_MEMORY = "FitsInMemory"
-    """Fits=True: the upper end of the interval is below what a device offers."""
-    CLOSE_TO_CAPACITY = "CloseToCapacity"
-    """Fits=Unknown, verdict AtRisk: the capacity lies inside the interval."""
-    EXCEEDS_DEVICE_MEMORY = "ExceedsDeviceMemory"
-    """Fits=False: it does not fit."""
-    NOT_UNDERSTOOD = "NotUnderstood"
-    """Fits=Unknown, verdict Unknown: something that decides is not modelled."""
-    PROJECTED = "Projected"
-    """Completed=True: the answer is in the status."""
-    INTERNAL_ERROR = "InternalError"
-    """The engine failed on this request; it is not the request's fault."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
     """What a condition shall say; when it last moved is decided against what is stored."""
@@ -74,13 +43,6 @@ class Condition:
     """Why, as one word for programs."""
     message: str
     """Why, in words, with the numbers and what to do."""
-
-
-PENDING = tuple(
-    Condition(type=kind, status=ConditionStatus.UNKNOWN, reason=Reason.PENDING, message="Not examined yet.")
-    for kind in ConditionType
-)
-"""What the first visit writes."""
 
 
 def merged_conditions(

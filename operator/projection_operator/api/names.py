@@ -10,8 +10,10 @@ PLURAL = "projectionrequests"
 
 CONFIG_LABEL = f"{GROUP}/config"
 """With the value `true` on a ConfigMap: each change of it is projected again at once."""
-SPEC_HASH_ANNOTATION = f"{GROUP}/spec-hash"
-"""On a report: the question that it answers."""
+CONFIG_SELECTOR = f"{CONFIG_LABEL}=true"
+"""The ConfigMaps that are watched."""
+ANSWER_HASH_ANNOTATION = f"{GROUP}/answer-hash"
+"""On a report: the answer in the status that it belongs to."""
 TRANSITION_ANNOTATION = f"{GROUP}/transition"
 """On an Event: the version of the object at which it was last emitted."""
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import aiohttp
 
 from projection_operator.api.names import FIELD_MANAGER
-from projection_operator.cluster.credentials import Credentials
+from projection_operator.cluster.credentials import Credentials, CredentialsError
 from projection_operator.cluster.resources import Resource
 
 logger = logging.getLogger(__name__)
@@ -102,13 +102,21 @@ class ApiClient:
 
     async def __aenter__(self) -> Self:
         """Open the session."""
-        connector = aiohttp.TCPConnector(ssl=self._credentials.ssl_context())
-        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close the session."""
+        await self.close()
+
+    def open(self) -> None:
+        """Open the session, on the running event loop; connections are made when they are needed."""
+        connector = aiohttp.TCPConnector(ssl=self._credentials.ssl_context())
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+
+    async def close(self) -> None:
+        """Close the session, if it is open."""
         if self._session is not None:
             await self._session.close()
 
@@ -218,7 +226,7 @@ class ApiClient:
                 return await self._try(method, path, headers, query, data)
             except ApiError as error:
                 if error.status == 401 and self._credentials.token_file is not None:  # noqa: PLR2004 - Unauthorized
-                    self._token_read = 0.0
+                    self._token = None
                 elif error.status != 0 and error.status not in _TRANSIENT:
                     raise
                 if pause is None:
@@ -237,11 +245,15 @@ class ApiClient:
                 method, url, headers={**headers, **self._authorization()}, params=query, data=data
             ) as response:
                 content = await response.read()
-                if response.ok:
-                    return json.loads(content)  # type: ignore[no-any-return]
-                raise _error(response.status, content)
-        except (aiohttp.ClientError, TimeoutError) as error:
+                if not response.ok:
+                    raise _error(response.status, content)
+                answer: dict[str, Any] = json.loads(content)
+                return answer
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            # ValueError: whoever answered there, with a page that is no JSON, is no API server.
             raise ApiError(0, "Unreachable", f"{url}: {error!r}") from error
+        except CredentialsError as error:
+            raise ApiError(0, "NoCredentials", str(error)) from error
 
     def _authorization(self) -> dict[str, str]:
         now = time.monotonic()

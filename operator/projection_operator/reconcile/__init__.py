@@ -10,7 +10,7 @@ from projection_operator.reconcile.actions import (
     Requeue,
 )
 from projection_operator.reconcile.decide import reconcile
-from projection_operator.reconcile.observed import Answer, ConfigMapContent, EngineFailure, Observed
+from projection_operator.reconcile.observed import Answer, ConfigMapContent, EngineFailure, Observed, Refusal, Result
 
 __all__ = [
     "Action",
@@ -23,6 +23,8 @@ __all__ = [
     "Observed",
     "PatchStatus",
     "Project",
+    "Refusal",
     "Requeue",
+    "Result",
     "reconcile",
 ]

@@ -23,8 +23,8 @@ class ApplyReport:
 
     name: str
     """Its name; the namespace is the request's."""
-    spec_hash: str
-    """The question that it answers, as an annotation."""
+    answer_hash: str
+    """The answer in the status that it belongs to (`reconcile.answer.answer_hash`), as an annotation."""
     data: Mapping[str, str]
     """Its content."""
 

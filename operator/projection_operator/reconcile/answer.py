@@ -1,5 +1,7 @@
 """Is the answer in the status still the answer? If not: ask the engine, and turn what it says into a status."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,22 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from projection_operator.api.conditions import (
-    PENDING,
     Condition,
     ConditionStatus,
     ConditionType,
-    Reason,
     condition_of,
     merged_conditions,
     timestamp,
 )
+from projection_operator.api.reasons import Reason
 from projection_operator.api.spec import Request
 from projection_operator.api.status import answer_fields, progress_fields
 from projection_operator.reconcile.actions import ApplyReport, EmitEvent, Project
-from projection_operator.reconcile.observed import EngineFailure, Observed
+from projection_operator.reconcile.observed import EngineFailure, Observed, Refusal
 from projection_operator.reconcile.question import build_question, device_source, spec_hash
 from projection_operator.reconcile.report import report_data, report_name
-from projection_operator.reconcile.verdicts import answered, failed, refused
+from projection_operator.reconcile.verdicts import PENDING, answered, failed, refused
 from projector.errors import InputError
 from projector.projection import Projection
 
@@ -49,7 +50,7 @@ def answer_request(
     try:
         question = build_question(request, observed, primus_root=primus_root)
     except InputError as error:
-        return _unanswered(request, refused(error, request.profiling_mode), now)
+        return _unanswered(request, refused(Refusal.of(error), request.profiling_mode), now)
     identity = spec_hash(question, request, engine_version=engine_version)
     if _is_fresh(request, observed, identity):
         return Outcome(status=_same_answer(request, now))
@@ -59,11 +60,21 @@ def answer_request(
     match observed.answer.result:
         case Projection() as projection:
             return _answered(request, projection, identity, now)
-        case InputError() as refusal:
+        case Refusal() as refusal:
             return _unanswered(request, refused(refusal, request.profiling_mode), now, identity=identity)
         case EngineFailure(summary=summary):
             # Without the hash: the next visit tries again.
             return _unanswered(request, failed(summary, request.profiling_mode), now)
+
+
+def answer_hash(status: Mapping[str, Any]) -> str:
+    """SHA-256, in hexadecimal, over the answer in a status: all but what moves without another answer.
+
+    It stands on the report, so an answer that somebody else has changed is recognized and given again.
+    """
+    conditions = [_gist(status, kind) for kind in ConditionType]
+    content = {**status, "observedGeneration": None, "conditions": conditions}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _is_fresh(request: Request, observed: Observed, identity: str) -> bool:
@@ -71,8 +82,9 @@ def _is_fresh(request: Request, observed: Observed, identity: str) -> bool:
         return False
     accepted = condition_of(request.status, ConditionType.ACCEPTED).get("status")
     if accepted == ConditionStatus.TRUE:
-        return observed.report_hash == identity
-    return accepted == ConditionStatus.FALSE
+        return observed.report_hash == answer_hash(request.status)
+    # A refusal has no report to compare with.
+    return accepted == ConditionStatus.FALSE and all(condition_of(request.status, kind) for kind in ConditionType)
 
 
 def _same_answer(request: Request, now: datetime) -> dict[str, Any]:
@@ -93,10 +105,11 @@ def _same_answer(request: Request, now: datetime) -> dict[str, Any]:
 
 
 def _answered(request: Request, projection: Projection, identity: str, now: datetime) -> Outcome:
-    report = ApplyReport(name=report_name(request), spec_hash=identity, data=report_data(projection))
+    name = report_name(request)
     status = _status(request, answered(projection, request.profiling_mode), now)
     status |= answer_fields(projection, device_source=device_source(request), tokens=request.target.tokens)
-    status |= {"reportRef": {"name": report.name}, "specHash": identity, "lastProjectionTime": timestamp(now)}
+    status |= {"reportRef": {"name": name}, "specHash": identity, "lastProjectionTime": timestamp(now)}
+    report = ApplyReport(name=name, answer_hash=answer_hash(status), data=report_data(projection))
     return Outcome(status=status, effects=(report, *_events(request, status)))
 
 

@@ -2,9 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from projector.errors import InputError
 from projector.projection import Projection
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """Why a question has no answer, where the person who asked can mend it."""
+
+    reason: str
+    """One word, as the conditions carry it."""
+    message: str
+    """Where, what, and what would be right."""
+
+    @classmethod
+    def of(cls, error: InputError) -> "Refusal":
+        """The same, from the exception that the engine raises."""
+        return cls(reason=error.reason, message=str(error))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +39,12 @@ class EngineFailure:
 
     summary: str
     """Kind and text of the exception, on one line."""
+    details: str = ""
+    """What the log shall hold about it."""
+
+
+Result: TypeAlias = Projection | Refusal | EngineFailure
+"""How a run of the engine can end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +53,7 @@ class Answer:
 
     spec_hash: str
     """Identity of the question."""
-    result: Projection | InputError | EngineFailure
+    result: Result
     """The answer, or why there is none."""
 
 
@@ -44,6 +66,6 @@ class Observed:
     node_products: frozenset[str] | None = None
     """Labels `amd.com/gpu.product-name` of the matching nodes; None when nodes may not be read or need not be."""
     report_hash: str | None = None
-    """`projection.dev/spec-hash` of the report as it stands; None when there is no report."""
+    """`projection.dev/answer-hash` of the report as it stands; None when there is no report."""
     answer: Answer | None = None
     """The engine's answer, when it has just been asked."""

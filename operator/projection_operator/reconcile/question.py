@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from projection_operator.api.conditions import Reason
+from projection_operator.api.reasons import Reason
 from projection_operator.api.spec import KeyReference, Request
 from projection_operator.api.status import DeviceSource
 from projection_operator.presets import preset_text

@@ -1,9 +1,16 @@
 """From an answer, or the lack of one, to the four conditions."""
 
-from projection_operator.api.conditions import Condition, ConditionStatus, ConditionType, Reason
+from projection_operator.api.conditions import Condition, ConditionStatus, ConditionType
+from projection_operator.api.reasons import Reason
 from projection_operator.reconcile.messages import accepted_message, completed_message, fits_message
-from projector.errors import InputError
+from projection_operator.reconcile.observed import Refusal
 from projector.projection import Projection, Verdict
+
+PENDING = tuple(
+    Condition(type=kind, status=ConditionStatus.UNKNOWN, reason=Reason.PENDING, message="Not examined yet.")
+    for kind in ConditionType
+)
+"""What the first visit writes."""
 
 FITS_BY_VERDICT = {
     Verdict.FITS: (ConditionStatus.TRUE, Reason.FITS_IN_MEMORY),
@@ -39,13 +46,13 @@ def answered(projection: Projection, mode: str) -> tuple[Condition, ...]:
     )
 
 
-def refused(error: InputError, mode: str) -> tuple[Condition, ...]:
+def refused(refusal: Refusal, mode: str) -> tuple[Condition, ...]:
     """Conditions of a request that cannot be answered until somebody mends it or what it names."""
     return (
-        _condition(ConditionType.ACCEPTED, ConditionStatus.FALSE, error.reason, str(error)),
+        _condition(ConditionType.ACCEPTED, ConditionStatus.FALSE, refusal.reason, refusal.message),
         _benchmarked(mode),
         _condition(ConditionType.FITS, ConditionStatus.UNKNOWN, Reason.NOT_ACCEPTED, "See the condition Accepted."),
-        _condition(ConditionType.COMPLETED, ConditionStatus.FALSE, error.reason, str(error)),
+        _condition(ConditionType.COMPLETED, ConditionStatus.FALSE, refusal.reason, refusal.message),
     )
 
 

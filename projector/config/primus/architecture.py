@@ -26,6 +26,8 @@ from projector.job import (
     UnmodelledMLP,
 )
 
+MAXIMUM_LAYERS = 4096
+"""Decoder layers, and layers of multi-token prediction, of one model; the deepest public model has 126."""
 _NORMS = {"RMSNorm": NormKind.RMS, "LayerNorm": NormKind.LAYER}
 _POSITIONS = {
     "rope": PositionKind.ROTARY,
@@ -39,7 +41,7 @@ _POSITIONS = {
 
 def architecture(module: Module, keys: Keys, notes: Notes) -> ModelArchitecture:
     """The model of a module; raises `ConfigurationError` for keys that are missing or of the wrong type."""
-    count = keys.required("num_layers")
+    count = keys.required("num_layers", maximum=MAXIMUM_LAYERS)
     position = _POSITIONS[keys.choice("position_embedding_type", "learned_absolute", _POSITIONS)]
     latent = keys.boolean("multi_latent_attention")
     full = [_latent_attention(keys, notes)] * count if latent else _attention(keys, layers=count)
@@ -56,7 +58,7 @@ def architecture(module: Module, keys: Keys, notes: Notes) -> ModelArchitecture:
         norm=_NORMS[keys.choice("normalization", "LayerNorm", _NORMS)],
         position=position,
         max_position=keys.integer("max_position_embeddings", 0),
-        multi_token_prediction_layers=keys.integer("mtp_num_layers", 0),
+        multi_token_prediction_layers=keys.integer("mtp_num_layers", 0, maximum=MAXIMUM_LAYERS),
     )
 
 
@@ -70,11 +72,15 @@ def _attention(keys: Keys, *, layers: int) -> list[Attention]:
             message = f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}"
             raise LayoutImpossible(message, place=keys.place("num_attention_heads"), expected="state kv_channels")
         head_dim = hidden // heads
+    shared = groups if grouped and groups is not None else heads
+    if heads % shared:
+        message = f"{heads} attention heads do not divide over {shared} groups"
+        raise LayoutImpossible(message, place=keys.place("num_query_groups"), expected=f"a divisor of {heads}")
     bias, bias_qkv = keys.boolean("add_bias_linear", default=True), keys.boolean("add_qkv_bias")
     sinks, window = keys.boolean("use_sink_attention"), keys.integer("sink_sliding_window", 0) or None
     full = Attention(
         heads=heads,
-        key_value_heads=groups if grouped and groups is not None else heads,
+        key_value_heads=shared,
         head_dim=head_dim,
         query_key_norm=keys.boolean("qk_layernorm"),
         bias_qkv=bias or bias_qkv,
@@ -118,7 +124,7 @@ def _feed_forward(keys: Keys, notes: Notes, *, layers: int) -> list[FeedForward]
         return [dense] * layers
     sparse: FeedForward = MixtureOfExperts(
         experts=experts,
-        top_k=keys.integer("moe_router_topk", 2, minimum=1),
+        top_k=keys.integer("moe_router_topk", 2, minimum=1, maximum=experts),
         expert_ffn=keys.integer("moe_ffn_hidden_size", minimum=1) or ffn,
         shared_ffn=keys.integer("moe_shared_expert_intermediate_size", 0),
         shared_gate=keys.boolean("moe_shared_expert_gate"),

@@ -10,7 +10,7 @@ from typing import Any
 from projector import catalog
 from projector.config.nearest import nearest
 from projector.config.primus.facts import framework_facts
-from projector.errors import PresetUnknown
+from projector.errors import PresetUnknown, shown
 from projector.job import (
     Attention,
     DenseMLP,
@@ -33,7 +33,7 @@ def preset_values(name: str, *, place: str) -> dict[str, Any]:
     try:
         model = catalog.model(name)
     except PresetUnknown:
-        message = f"the catalog has no model preset {name!r}"
+        message = f"the catalog has no model preset {shown(name)}"
         expected = f"{nearest(name, facts.presets)}, or a Primus tree that has it (--primus-root)"
         raise PresetUnknown(message, place=place, expected=expected) from None
     own = architecture_values(model.architecture)

@@ -16,7 +16,7 @@ from projector.config.overrides import Override
 from projector.config.primus.facts import framework_facts
 from projector.config.primus.presets import Presets, file_name
 from projector.config.tree import Tree, build, flatten, merge, rekey, subtree
-from projector.errors import ConfigurationError, NotAvailable
+from projector.errors import ConfigurationError, NotAvailable, shown
 from projector.provenance import ConfigValue, Source
 
 REQUIRED = ("work_group", "user_name", "exp_name", "workspace")
@@ -140,7 +140,8 @@ def _text(module: Tree, key: str, place: str) -> str | None:
         return None
     value = stated.value if isinstance(stated, ConfigValue) else stated
     if value is not None and not isinstance(value, str):
-        raise ConfigurationError(f"{value!r} is not a text", place=f"{place}.{key}", expected="a name")
+        what = "a mapping" if isinstance(value, dict) else shown(value)
+        raise ConfigurationError(f"{what} is not a text", place=f"{place}.{key}", expected="a name")
     return value or None
 
 
@@ -155,9 +156,13 @@ def _nulls(tree: Tree) -> Tree:
 def _override(tree: Tree, overrides: Sequence[Override]) -> Tree:
     for override in overrides:
         value = ConfigValue(key=override.key, value=override.value, source=Source.OVERRIDE)
+        if override.key == "model":
+            message = "the model preset is read before overrides are applied"
+            expected = "name it in the file, as modules.*.model, or override single values"
+            raise ConfigurationError(message, place="override model", expected=expected)
         known = {*flatten(tree), *tree, *framework_facts().known}
         if override.key not in known:
-            message = f"{override.key!r} is not a value of this configuration"
+            message = f"{shown(override.key)} is not a value of this configuration"
             raise ConfigurationError(message, place="override", expected=nearest(override.key, known))
         patch: Tree | ConfigValue = value
         if isinstance(override.value, dict):

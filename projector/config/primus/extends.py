@@ -7,7 +7,7 @@ from pathlib import Path
 from projector.config.files import Files
 from projector.config.safe_yaml import parse_mapping
 from projector.config.tree import Tree, build, merge
-from projector.errors import ConfigurationError, ConfigurationTooLarge
+from projector.errors import ConfigurationError, ConfigurationTooLarge, shown
 from projector.provenance import ConfigValue, Source
 
 MAXIMUM_FILES = 64
@@ -55,7 +55,7 @@ class Extender:
         for extended in _extended(tree, name):
             if self.files is None:
                 expected = "write the values into the text itself"
-                message = f"{extended!r} cannot be read from here"
+                message = f"{shown(extended)} cannot be read from here"
                 raise ConfigurationError(message, place=f"{name}: extends", expected=expected)
             located = self.files.locate(extended, beside=path, place=f"{name}: extends")
             below = merge(below, self.file(located))
@@ -68,8 +68,10 @@ def _extended(tree: Tree, name: str) -> list[str]:
     if stated is None:
         return []
     value = stated.value if isinstance(stated, ConfigValue) else stated
-    names: list[str] = value if isinstance(value, list) else [] if value is None else [value]  # type: ignore[list-item]
-    for item in names:
-        if not isinstance(item, str):
-            raise ConfigurationError(f"{item!r} is not a file name", place=f"{name}: extends", expected="file names")
+    items: list[object] = value if isinstance(value, list) else [] if value is None else [value]
+    names = [item for item in items if isinstance(item, str)]
+    if len(names) < len(items):
+        stranger = next(item for item in items if not isinstance(item, str))
+        what = "a mapping" if isinstance(stranger, dict) else shown(stranger)
+        raise ConfigurationError(f"{what} is not a file name", place=f"{name}: extends", expected="file names")
     return names

@@ -9,7 +9,7 @@ from typing import NoReturn, overload
 
 from projector.config.expressions import evaluate
 from projector.config.nearest import nearest
-from projector.errors import ConfigurationError
+from projector.errors import ConfigurationError, shown
 from projector.provenance import ConfigValue, Source
 
 MAXIMUM_INTEGER = 10**12
@@ -53,25 +53,29 @@ class Keys:
     def wrong(self, key: str, expected: str) -> NoReturn:
         """Complain about the value of `key`."""
         value = self.raw(key)
-        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."  # noqa: PLR2004 - fits a line
-        raise ConfigurationError(f"{shown} is {_kind(value)}", place=self.place(key), expected=f"expected {expected}")
+        message = f"{shown(value)} is {_kind(value)}"
+        raise ConfigurationError(message, place=self.place(key), expected=f"expected {expected}")
 
     @overload
-    def integer(self, key: str, default: int, *, minimum: int = ...) -> int: ...
+    def integer(self, key: str, default: int, *, minimum: int = ..., maximum: int = ...) -> int: ...
     @overload
-    def integer(self, key: str, default: None = None, *, minimum: int = ...) -> int | None: ...
-    def integer(self, key: str, default: int | None = None, *, minimum: int = 0) -> int | None:
-        """An integer of at least `minimum`; `default` when absent or null."""
+    def integer(self, key: str, default: None = None, *, minimum: int = ..., maximum: int = ...) -> int | None: ...
+    def integer(
+        self, key: str, default: int | None = None, *, minimum: int = 0, maximum: int = MAXIMUM_INTEGER
+    ) -> int | None:
+        """An integer from `minimum` to `maximum`; `default` when absent or null."""
         value = self.raw(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= MAXIMUM_INTEGER:
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             self.wrong(key, f"an integer of at least {minimum}")
+        if value > maximum:
+            self.wrong(key, f"an integer of at most {maximum}")
         return value
 
-    def required(self, key: str, *, minimum: int = 1) -> int:
+    def required(self, key: str, *, minimum: int = 1, maximum: int = MAXIMUM_INTEGER) -> int:
         """An integer that must be stated."""
-        value = self.integer(key, minimum=minimum)
+        value = self.integer(key, minimum=minimum, maximum=maximum)
         if value is None:
             raise ConfigurationError("is missing", place=self.place(key), expected=f"an integer of at least {minimum}")
         return value

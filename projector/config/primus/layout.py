@@ -32,8 +32,13 @@ _ZERO_BUBBLE_V = {
 
 
 def parallelism(keys: Keys, notes: Notes, *, layers: int) -> Parallelism:
-    """The layout as stated; raises `LayoutImpossible` when spellings of virtual stages contradict one another."""
+    """The layout as stated.
+
+    Raises `LayoutImpossible` for spellings of virtual stages that contradict one another, and for offloading of
+    activations with a pipeline.
+    """
     pipeline = keys.integer("pipeline_model_parallel_size", 1, minimum=1)
+    _refuse_offloading(keys, pipeline=pipeline)
     return Parallelism(
         tensor=keys.integer("tensor_model_parallel_size", 1, minimum=1),
         pipeline=pipeline,
@@ -50,6 +55,14 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int) -> Parallelism:
         sharding=_sharding(keys),
         context_communication=_context_communication(keys, notes),
     )
+
+
+def _refuse_offloading(keys: Keys, *, pipeline: int) -> None:
+    """Megatron-LM offloads activations only without a pipeline (megatron/core/transformer/transformer_config.py)."""
+    if pipeline > 1 and keys.boolean("cpu_offloading"):
+        message = f"activations cannot be offloaded to the host with {pipeline} pipeline stages"
+        expected = "false, or pipeline_model_parallel_size 1"
+        raise LayoutImpossible(message, place=keys.place("cpu_offloading"), expected=expected)
 
 
 def _layout(keys: Keys, notes: Notes, *, pipeline: int) -> str | None:

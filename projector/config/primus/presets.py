@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from projector.config.files import Files
+from projector.config.files import Files, is_file
 from projector.config.nearest import nearest
 from projector.config.primus.catalog_model import preset_values
 from projector.config.primus.extends import Extender
 from projector.config.primus.facts import FILE, framework_facts
 from projector.config.tree import Tree, build
-from projector.errors import ConfigurationError, PresetUnknown
+from projector.errors import ConfigurationError, PresetUnknown, shown
 from projector.provenance import Source
 
 _CONFIGS = Path("primus") / "configs"
@@ -57,9 +57,9 @@ class TreePresets:
             raise ConfigurationError(f"{self.root.name!r} has no {_CONFIGS}", place="primus root", expected=expected)
         files = Files(configs)
         path = files.inside(str(Path(kind, framework, file_name(name))), place=place)
-        if not path.is_file():
+        if not is_file(path):
             known = [preset.stem for preset in (configs / kind / framework).glob("*.yaml")]
-            message = f"there is no {kind.removesuffix('s')} preset {name!r} for {framework} in the Primus tree"
+            message = f"there is no {kind.removesuffix('s')} preset {shown(name)} for {framework} in the Primus tree"
             raise PresetUnknown(message, place=place, expected=nearest(name, known))
         return Extender(files=files, source=source, variables=self.variables).file(path)
 
@@ -76,7 +76,7 @@ class CatalogPresets:
         modules = framework_facts().modules
         stem = file_name(name).rsplit(".", 1)[0]
         if framework != "megatron" or stem not in modules:
-            message = f"the catalog has no module preset {name!r} for {framework}"
+            message = f"the catalog has no module preset {shown(name)} for {framework}"
             expected = f"{nearest(stem, modules)}, or a Primus tree that has it (--primus-root)"
             raise PresetUnknown(message, place=place, expected=expected)
         return self._tree(modules[stem])

@@ -54,7 +54,7 @@ def precision(keys: Keys) -> Precision:
     narrow = keys.boolean("grad_reduce_in_bf16") | keys.boolean("use_torch_fsdp2") or (aware and main == "bf16")
     keys.boolean("accumulate_allreduce_grads_in_fp32")
     adam = keys.choice("optimizer", "adam", ("adam", "sgd", "muon", "dist_muon")) == "adam"
-    low, recipe = _low_precision(keys)
+    low = _low_precision(keys)
     narrow_weights = keys.boolean("fp8_param_gather") | keys.boolean("fp4_param")
     return Precision(
         weight_bytes=2 if half else 4,
@@ -64,22 +64,21 @@ def precision(keys: Keys) -> Precision:
         second_moment_bytes=(_BYTES[second] if aware else 4) if adam else 0,
         activation_bytes=2 if half else 4,
         low_precision=low,
-        low_precision_recipe=recipe,
         low_precision_weights=low is not None and narrow_weights,
     )
 
 
-def _low_precision(keys: Keys) -> tuple[LowPrecision | None, str | None]:
+def _low_precision(keys: Keys) -> LowPrecision | None:
     fp8, fp4 = keys.raw("fp8"), keys.raw("fp4")
     recipe8 = keys.choice("fp8_recipe", "delayed", _FP8_RECIPES)
     recipe4 = keys.choice("fp4_recipe", "nvfp4", _FP4_RECIPES)
     if fp4 not in {None, False}:
         keys.choice("fp4", "e2m1", ("e2m1",))
-        return _FP4_RECIPES[recipe4], recipe4
+        return _FP4_RECIPES[recipe4]
     if fp8 in {None, False}:
-        return None, None
+        return None
     keys.choice("fp8", "hybrid", ("e4m3", "hybrid"))
-    return _FP8_RECIPES[recipe8], recipe8
+    return _FP8_RECIPES[recipe8]
 
 
 def optimizer(keys: Keys) -> Optimizer:
@@ -112,7 +111,6 @@ def software(keys: Keys) -> Software:
         overlap_tensor_parallel=keys.boolean("tp_comm_overlap"),
         expert_dispatch=_dispatch(keys, turbo=turbo, stage=stage),
         expert_backend=_expert_backend(keys, turbo=turbo, stage=stage),
-        sync_free_stage=stage,
         attention_backend=_attention_backend(keys, turbo=turbo),
         rotary_fusion=keys.boolean("apply_rope_fusion", default=True),
         attention_mask_tensor=keys.boolean("create_attention_mask_in_dataloader", default=True),
@@ -121,7 +119,6 @@ def software(keys: Keys) -> Software:
         permute_fusion=permute_fusion,
         expert_capacity_factor=keys.number("moe_expert_capacity_factor"),
         force_load_balancing=keys.boolean("moe_router_force_load_balancing"),
-        compile=keys.boolean("torch_compile.enable"),
         vocabulary_divisible_by=keys.integer("make_vocab_size_divisible_by", 128, minimum=1)
         if keys.raw("padded_vocab_size") is None
         else 1,

@@ -15,7 +15,7 @@ def sections(projection: Projection) -> Iterator[str]:
         for each in projection.suggestions
     ]
     unmodelled = [
-        f"{each.what} ({each.where}): {each.effect}{'; no verdict without it' if each.decides else ''}"
+        f"{each.what} ({each.where}): {each.effect}{'; without it nothing is said to fit' if each.decides else ''}"
         for each in projection.unmodelled
     ]
     assumed = [f"{each.what}: {each.why}" for each in projection.assumed]

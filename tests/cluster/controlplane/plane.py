@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def _start_components(binaries: Binaries, folder: Path, supervisor: Supervisor) 
         ("/readyz", "the API server to be ready"),
         ("/api/v1/namespaces/default/serviceaccounts/default", "the default service account"),
     ):
-        supervisor.wait_until(lambda path=path: prober.answers(path), what=what, seconds=READY_SECONDS)  # type: ignore[misc]
+        supervisor.wait_until(partial(prober.answers, path), what=what, seconds=READY_SECONDS)
     return ControlPlane(
         url=url,
         ca_file=ca_file,

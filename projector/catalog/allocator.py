@@ -1,0 +1,37 @@
+"""What torch's caching allocator reserves beyond what is allocated, by GPU vendor."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from projector.catalog.facts import Facts, Provenance, provenance_of, read_mapping
+
+_FILE = Path(__file__).parent / "frameworks" / "caching-allocator.yaml"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReservedRatio:
+    """Reserved over allocated memory at the peak of a training run."""
+
+    expected: float
+    """Most likely value."""
+    lower: float
+    """Lower end."""
+    upper: float
+    """Upper end."""
+    provenance: Provenance
+    """Where it comes from."""
+
+
+@cache
+def reserved_ratio(vendor: str) -> ReservedRatio:
+    """Figures of a vendor's GPUs. Raises `ConfigurationError` when the catalog has none."""
+    facts = Facts(read_mapping(_FILE), place=_FILE.name).inner(vendor)
+    ratio = ReservedRatio(
+        expected=facts.required("ratio", float),
+        lower=facts.required("lower", float),
+        upper=facts.required("upper", float),
+        provenance=provenance_of(facts),
+    )
+    facts.finish()
+    return ratio

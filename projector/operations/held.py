@@ -1,0 +1,39 @@
+"""How many parameters a device holds for some operations, before data parallelism divides them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from projector.operations.operation import Operation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """Trainable parameters of one device, by the ranks that hold the same ones."""
+
+    dense: int = 0
+    """Elements replicated over the data group."""
+    expert: int = 0
+    """Elements replicated over the expert-data group."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.dense + self.expert
+
+
+NO_PARAMETERS = Held()
+"""What a block without weights holds."""
+
+
+def held_by(operations: Iterable[Operation]) -> Held:
+    """Trainable parameters of operations; tensors that another operation owns are not counted again."""
+    dense = expert = 0
+    for operation in operations:
+        for weight in operation.weights:
+            if weight.shared or not weight.trainable:
+                continue
+            if weight.expert:
+                expert += weight.elements
+            else:
+                dense += weight.elements
+    return Held(dense=dense, expert=expert)

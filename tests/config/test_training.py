@@ -1,0 +1,105 @@
+"""Element widths, optimizer and framework choices of a Primus module -> the parts of a `TrainingJob`."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from projector.job import (
+    CrossEntropy,
+    Dialect,
+    ExpertBackend,
+    ExpertDispatch,
+    LowPrecision,
+    Optimizer,
+    OptimizerKind,
+    Precision,
+)
+from tests.config.builders import MOE, flat_text, load
+
+BF16 = Precision()
+AWARE: dict[str, object] = {"use_precision_aware_optimizer": True}
+NARROW: dict[str, object] = {"main_grads_dtype": "bf16", "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "fp8"}
+PRECISIONS: dict[str, tuple[dict[str, object], Precision]] = {
+    "bf16": ({}, BF16),
+    "fp32": (
+        {"bf16": False},
+        replace(BF16, weight_bytes=4, master_weight_bytes=0, activation_bytes=4),
+    ),
+    "gradients reduced in bf16": ({"grad_reduce_in_bf16": True}, replace(BF16, gradient_bytes=2)),
+    "FSDP2": ({"use_torch_fsdp2": True}, replace(BF16, gradient_bytes=2)),
+    "precision-aware": (
+        {**AWARE, **NARROW},
+        replace(BF16, gradient_bytes=2, first_moment_bytes=2, second_moment_bytes=1),
+    ),
+    "narrow types without the precision-aware optimizer": (NARROW, BF16),
+    "sgd": ({"optimizer": "sgd"}, replace(BF16, second_moment_bytes=0)),
+    "fp8": ({"fp8": "hybrid"}, replace(BF16, low_precision=LowPrecision.FP8)),
+    "fp8 by blocks with fp8 weights": (
+        {"fp8": "e4m3", "fp8_recipe": "blockwise", "fp8_param_gather": True},
+        replace(BF16, low_precision=LowPrecision.FP8_BLOCK, low_precision_weights=True),
+    ),
+    "mxfp8": (
+        {"fp8": "e4m3", "fp8_recipe": "mxfp8"},
+        replace(BF16, low_precision=LowPrecision.MXFP8),
+    ),
+    "mxfp4": (
+        {"fp4": "e2m1", "fp4_recipe": "mxfp4"},
+        replace(BF16, low_precision=LowPrecision.MXFP4),
+    ),
+    "a recipe without fp8": ({"fp8_recipe": "mxfp8"}, BF16),
+}
+
+
+@pytest.mark.parametrize(("values", "want"), PRECISIONS.values(), ids=PRECISIONS.keys())
+def test_element_widths_are(values: dict[str, object], want: Precision) -> None:
+    assert load(flat_text(**values)).job.precision == want
+
+
+def test_the_optimizer_is() -> None:
+    assert load(flat_text(optimizer="muon")).job.optimizer.kind is OptimizerKind.MUON
+    offloaded = load(flat_text(optimizer_cpu_offload=True, optimizer_offload_fraction=0.5)).job.optimizer
+    assert offloaded == Optimizer(offload_fraction=0.5)
+
+
+TURBO: dict[str, Any] = {
+    **MOE,
+    "enable_primus_turbo": True,
+    "use_turbo_deepep": True,
+    "use_turbo_grouped_gemm": True,
+    "turbo_sync_free_moe_stage": 1,
+    "moe_grouped_gemm": True,
+    "moe_token_dispatcher_type": "alltoall",
+}
+
+
+def test_turbo_features_are_on_with_the_master_switch_and_off_without() -> None:
+    on = load(flat_text(**TURBO)).job.software
+    assert (on.dialect, on.expert_dispatch, on.expert_backend, on.permute_fusion) == (
+        Dialect.PRIMUS_TURBO,
+        ExpertDispatch.DEEPEP,
+        ExpertBackend.GROUPED_FUSED,
+        True,
+    )
+    loaded = load(flat_text(**TURBO), "enable_primus_turbo=false")
+    off = loaded.job.software
+    assert (off.dialect, off.expert_dispatch, off.expert_backend, off.permute_fusion) == (
+        Dialect.MEGATRON_TE,
+        ExpertDispatch.ALL_TO_ALL,
+        ExpertBackend.GROUPED_LOOP,
+        False,
+    )
+    assert loaded.values["enable_primus_turbo"].value is False
+
+
+LOSSES: dict[str, tuple[dict[str, object], CrossEntropy]] = {
+    "unfused": ({"cross_entropy_fusion_impl": "te"}, CrossEntropy.UNFUSED),
+    "native": ({"cross_entropy_loss_fusion": True}, CrossEntropy.NATIVE_FUSED),
+    "te": ({"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "te"}, CrossEntropy.TRANSFORMER_ENGINE),
+    "linear": ({"enable_fused_linear_ce": True}, CrossEntropy.LINEAR_FUSED),
+}
+
+
+@pytest.mark.parametrize(("values", "want"), LOSSES.values(), ids=LOSSES.keys())
+def test_the_loss_is_computed(values: dict[str, object], want: CrossEntropy) -> None:
+    assert load(flat_text(**values)).job.software.cross_entropy is want
