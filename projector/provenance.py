@@ -23,8 +23,6 @@ class Source(StrEnum):
     VARIABLE = "variable"
     OVERRIDE = "override"
     OPTION = "option"
-    DERIVED = "derived"
-    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projection_operator.engine_protocol import HEADER, Reply
@@ -62,8 +63,16 @@ def answer(project: "Callable[[Question], Projection]", question: "Question") ->
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the other side's to tell
         summary = f"{type(error).__name__}: {error}".splitlines()[0]
         result = EngineFailure(summary=summary, details=traceback.format_exc())
-    kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Reply(result=result, out_of_memory=out_of_memory, spent=kibibytes << 10 > SPENT_BYTES)
+    return Reply(result=result, out_of_memory=out_of_memory, spent=_peak_bytes() > SPENT_BYTES)
+
+
+def _peak_bytes() -> int:
+    """Largest resident size of this program so far (proc_pid_status(5), VmHWM).
+
+    Not getrusage(2): its `ru_maxrss` survives execve and begins at the size of the process that started this one.
+    """
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 
 if __name__ == "__main__":

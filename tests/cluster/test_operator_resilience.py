@@ -170,8 +170,15 @@ def test_the_definition_may_go_and_come_back(control_plane: ControlPlane, namesp
 def test_a_question_beyond_all_bounds_is_refused_and_the_next_is_answered(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    overrides = [{"name": "num_layers", "value": "100000000"}]
-    training = {"inline": SAMPLE, "overrides": overrides}
+    overrides = {
+        "num_layers": "4096",
+        "pipeline_model_parallel_size": "16",
+        "virtual_pipeline_model_parallel_size": "256",
+        "use_torch_fsdp2": "false",
+        "use_distributed_optimizer": "true",
+    }
+    named = [{"name": name, "value": value} for name, value in overrides.items()]
+    training = {"inline": SAMPLE, "overrides": named}
     with running_operator(account(control_plane), "--engine-seconds=2") as operator:
         control_plane.apply(request("monster", namespace, training=training), request("modest", namespace))
         wait_refused(control_plane, namespace, "monster")

@@ -53,6 +53,10 @@ def nibbling(_: Question) -> Projection:
         chain = (chain,)
 
 
+def numbered(_: Question) -> Projection:
+    return projection(model=str(os.getpid()))
+
+
 def growing(_: Question) -> Projection:
     kept = [bytearray(1 << 20) for _ in range(200)]
     return projection(model=f"{os.getpid()} {len(kept)}")

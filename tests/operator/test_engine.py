@@ -86,6 +86,13 @@ async def test_the_environment_of_the_operator_is_not_there(monkeypatch: pytest.
         assert result.model == "[] False"
 
 
+async def test_a_process_is_used_again_however_large_the_operator_is() -> None:
+    ballast = b"x" * (200 << 20)
+    async with engine("numbered") as made:
+        assert await ask(made) == await ask(made)
+    del ballast
+
+
 async def test_a_process_that_has_grown_is_replaced() -> None:
     async with engine("growing") as made:
         models = {result.model for result in [await ask(made), await ask(made)] if isinstance(result, Projection)}
