@@ -11,7 +11,7 @@ from projector.config import LoadedConfiguration, read_file
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "samples"
-EXPERIMENT = SAMPLES / "llama3.1-70b-mi300x.yaml"
+EXPERIMENT = SAMPLES / "experiments" / "llama3.1-70b-mi300x.yaml"
 RECIPE = ROOT / "projector" / "catalog" / "recipes" / "llama3.1-70b-bf16-mi300x.yaml"
 PRIMUS_ROOT = Path(os.environ.get("PRIMUS_ROOT", ROOT.parent / "shared" / "primus"))
 PUBLIC = PRIMUS_ROOT / "examples" / "megatron" / "configs" / "MI300X" / "llama3.1_70B-BF16-pretrain.yaml"

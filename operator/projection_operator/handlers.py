@@ -39,7 +39,8 @@ def make_registry(runtime: Runtime, credentials: Credentials) -> kopf.OperatorRe
             await runtime.start()
         except OSError as error:
             # Anything else would be tried again by kopf, and a taken port stays taken.
-            raise kopf.PermanentError(f"cannot start: {error}") from error
+            runtime.blocked = f"cannot start: {error}"
+            raise kopf.PermanentError(runtime.blocked) from error
 
     @kopf.on.cleanup(registry=registry)
     async def cleanup(**_: object) -> None:

@@ -57,6 +57,9 @@ def _run(options: Options, log_level: str) -> int:
                 )
             )
         except Exception as error:
+            if runtime.blocked:
+                logger.critical(runtime.blocked)
+                return FAILURE
             if runtime.failed or not runtime.started:
                 logger.critical("The operator cannot go on", exc_info=True)
                 return FAILURE

@@ -43,6 +43,8 @@ class Runtime:
         """Everything runs, or ran."""
         self.failed = False
         """A part has died."""
+        self.blocked = ""
+        """What on this machine keeps the operator from starting, in words."""
         self._metrics = OperatorMetrics(
             self.store, queue_depth=lambda: len(self.queue), watch_lag=self.patrol.lag_seconds
         )

@@ -9,7 +9,7 @@ from projector.api import Question, project
 from tests.bench.measure import paired
 
 ROOT = Path(__file__).parents[2]
-SAMPLE = ROOT / "samples" / "llama3.1-70b-mi300x.yaml"
+SAMPLE = ROOT / "samples" / "experiments" / "llama3.1-70b-mi300x.yaml"
 BARE = (sys.executable, "-c", "import json, argparse, dataclasses, decimal")
 COMMAND = (
     *(sys.executable, "-m", "projector", "both", "--config", str(SAMPLE)),

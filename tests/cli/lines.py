@@ -11,7 +11,7 @@ from projector.cli.parser import read_command_line
 from projector.cli.question import Said, understand
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
-SAMPLE = str(SAMPLES / "llama3.1-70b-mi300x.yaml")
+SAMPLE = str(SAMPLES / "experiments" / "llama3.1-70b-mi300x.yaml")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from tests.cluster.controlplane.plane import KubectlError
 from tests.cluster.operator_process import PATIENCE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = (ROOT / "samples" / "llama3.1-70b-mi300x.yaml").read_text(encoding="utf-8")
+SAMPLE = (ROOT / "samples" / "experiments" / "llama3.1-70b-mi300x.yaml").read_text(encoding="utf-8")
 TARGET = {"nodes": 8, "devicesPerNode": 8, "device": "MI300X"}
 
 Json = dict[str, Any]

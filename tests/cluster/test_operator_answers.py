@@ -210,13 +210,47 @@ def test_a_finished_request_is_deleted_when_its_time_is_over(
 ) -> None:
     control_plane.apply(
         request("soon", namespace, ttlSecondsAfterFinished=1),
+        request("refused", namespace, ttlSecondsAfterFinished=1, batch={"global": 193}),
         request("later", namespace, ttlSecondsAfterFinished=3600),
     )
     wait_gone(control_plane, namespace, "soon")
+    wait_gone(control_plane, namespace, "refused")
     wait_completed(control_plane, namespace, "later")
     assert exists(control_plane, namespace, "later")
     change_spec(control_plane, namespace, "later", ttlSecondsAfterFinished=0)
     wait_gone(control_plane, namespace, "later")
+    assert operator.process.poll() is None
+
+
+EDITS = {
+    "verdict": {"verdict": "Unknown"},
+    "memory": {"memory": None},
+    "conditions": {"conditions": []},
+    "everything": None,
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_answer_that_somebody_changes_by_hand_is_mended(
+    control_plane: ControlPlane, namespace: str, operator: OperatorProcess, edit: str
+) -> None:
+    control_plane.apply(request("edited", namespace))
+    wait_completed(control_plane, namespace, "edited")
+    answer = get(control_plane, namespace, "edited")["status"]
+    patch = json.dumps({"status": EDITS[edit]})
+    here = (f"--namespace={namespace}", "projreq", "edited")
+    control_plane.kubectl("patch", *here, "--subresource=status", "--type=merge", f"--patch={patch}")
+
+    def mended() -> bool:
+        found = get(control_plane, namespace, "edited").get("status", {})
+        parts = ("verdict", "memory", "throughput", "reportRef", "specHash")
+        gists = [
+            [(item["type"], item["status"], item["message"]) for item in status.get("conditions", ())]
+            for status in (found, answer)
+        ]
+        return gists[0] == gists[1] and all(found.get(part) == answer[part] for part in parts)
+
+    eventually(mended, what="the answer to be as it was")
     assert operator.process.poll() is None
 
 

@@ -9,7 +9,7 @@ from projector import Question, project
 from projector.errors import BatchIndivisible, ConfigurationError, DeviceUnknown, InputError
 from projector.projection import MemoryLevel, Verdict
 
-SAMPLE = Path(__file__).parents[2] / "samples" / "llama3.1-70b-mi300x.yaml"
+SAMPLE = Path(__file__).parents[2] / "samples" / "experiments" / "llama3.1-70b-mi300x.yaml"
 
 
 def ask(**changes: object) -> Question:

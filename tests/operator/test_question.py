@@ -130,7 +130,7 @@ def test_nodes_that_agree_decide_the_device() -> None:
 
 
 def test_every_shipped_recipe_can_be_named_and_the_sample_is_one() -> None:
-    sample = (ROOT / "samples" / "llama3.1-70b-mi300x.yaml").read_text(encoding="utf-8")
+    sample = (ROOT / "samples" / "experiments" / "llama3.1-70b-mi300x.yaml").read_text(encoding="utf-8")
     assert preset_text("llama3.1-70b-bf16-mi300x") == sample
     for name in preset_names():
         assert question(training={"preset": name}).text == preset_text(name)

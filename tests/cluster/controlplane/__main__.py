@@ -39,7 +39,8 @@ def up() -> int:
     say(f"starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler ({binaries.source})")
     detached = clusters.start_detached(binaries)
     say(f"control plane {detached.name} runs at {detached.url}, logs and data in {detached.folder}")
-    say(f"kubectl lies in {binaries.folder}; stop it with: python -m tests.cluster.controlplane down {detached.name}")
+    say(f"kubectl lies in {binaries.folder}")
+    say(f"stop it with `make cluster-down`, or alone with `python -m tests.cluster.controlplane down {detached.name}`")
     print(f"export KUBECONFIG={detached.kubeconfig}")
     return 0
 
