@@ -1,7 +1,7 @@
 """The model columns of a row as a `ModelArchitecture`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from projector.config.expressions import evaluate
 from projector.job import (
@@ -22,6 +22,17 @@ POSITIONS = {"learned": PositionKind.LEARNED, "alibi": PositionKind.NONE, "rope"
 
 class UnscorableError(Exception):
     """A row that lacks something the engine needs, or has something it does not model."""
+
+
+Word = TypeVar("Word")
+
+
+def known(words: Mapping[str, Word], stated: object, column: str) -> Word:
+    """What a word of a column stands for; raises `UnscorableError` for one that is not in the table."""
+    try:
+        return words[str(stated)]
+    except KeyError:
+        raise UnscorableError(f"{column} {stated!r} is none of {', '.join(words)}") from None
 
 
 def _mixer(facts: Mapping[str, Any], hidden: int) -> Mixer:
@@ -104,7 +115,7 @@ def architecture(facts: Mapping[str, Any], name: str, *, null_tokenizer: bool = 
         vocabulary=vocabulary + null_tokenizer,
         tied_embeddings=bool(facts.get("tied_embeddings", False)),
         norm=NormKind.RMS if facts.get("norm", "rms") == "rms" else NormKind.LAYER,
-        position=POSITIONS[facts.get("position", "rope")],
+        position=known(POSITIONS, facts.get("position", "rope"), "position"),
         max_position=facts.get("max_pos", 0),
         multi_token_prediction_layers=facts.get("mtp_layers", 0),
     )

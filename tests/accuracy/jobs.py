@@ -28,7 +28,7 @@ from projector.job import (
     Target,
     TrainingJob,
 )
-from tests.accuracy.architecture import UnscorableError, architecture
+from tests.accuracy.architecture import UnscorableError, architecture, known
 from tests.accuracy.rows import Row
 
 CI_WORLD = 8
@@ -150,7 +150,8 @@ def _dispatch(row: Row) -> ExpertDispatch:
     stated = _word(row.train.get("moe_dispatch", "") or row.train.get("extra", ""))
     if "deepep" in stated or "hybridep" in stated or _has(row, "deepep"):
         return ExpertDispatch.DEEPEP
-    return ExpertDispatch((row.model.get("moe") or {}).get("dispatcher", "alltoall"))
+    dispatchers = {each.value: each for each in ExpertDispatch}
+    return known(dispatchers, (row.model.get("moe") or {}).get("dispatcher", "alltoall"), "dispatcher")
 
 
 def _drops_out(row: Row) -> bool:
@@ -211,7 +212,7 @@ def _sharding(row: Row) -> Sharding:
 
 def _parallelism(row: Row, layers: int) -> Parallelism:
     columns = row.parallel
-    if "tp" not in columns:
+    if not {"tp", "pp"} <= columns.keys():
         raise UnscorableError("the source does not print the layout")
     layout = _flag(row, "pipeline-model-parallel-layout")
     shortened = _ends_count_as_layers(row, layers)

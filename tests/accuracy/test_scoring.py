@@ -118,6 +118,20 @@ def test_interval_rows_are_judged_by_coverage_and_excluded_rows_not_at_all() -> 
     assert figure.n == 0
 
 
+@pytest.mark.parametrize(
+    "strange",
+    [{"position": "spiral"}, {"heads": None}, {"vocab": None}, {"moe": {"experts": 8, "topk": 2, "dispatcher": "?"}}],
+)
+def test_a_row_with_a_word_that_is_not_understood_is_skipped_with_a_reason(strange: dict[str, object]) -> None:
+    row = _some("simumax-b200-v1.2")[0]
+    model = {key: value for key, value in {**row.model, **strange}.items() if value is not None}
+    if "moe" in strange:
+        model["moe"]["expert_ffn"] = 64
+    for figure in score([replace(row, model=model)], _engine):
+        assert not figure.rows
+        assert figure.skipped[0][1]
+
+
 def test_the_last_stage_is_compared_where_the_last_rank_writes_the_log() -> None:
     row = next(r for r in _some("megatron-ci-golden") if r.parallel["pp"] > 1 and "mem_alloc_gib" in r.measured)
     as_logged = score([replace(row, score=None)], _engine)
