@@ -56,6 +56,28 @@ def test_a_layout_that_contradicts_itself_is_refused(values: dict[str, object], 
         load(flat_text(**values))
 
 
+UNEVEN: dict[str, tuple[dict[str, object], bool]] = {
+    "even": (PP, False),
+    "uneven": ({**PP, "num_layers": 18}, True),
+    "uneven by hand": ({**PP, "num_layers": 18, "decoder_last_pipeline_num_layers": 3}, False),
+    "the ends count": ({**PP, "num_layers": 15, "account_for_loss_in_pipeline_split": True}, False),
+}
+
+
+@pytest.mark.parametrize(("values", "noted"), UNEVEN.values(), ids=UNEVEN.keys())
+def test_layers_that_are_spread_unevenly_are_named_unless_somebody_chose_it(
+    values: dict[str, object], *, noted: bool
+) -> None:
+    told = [note.what for note in load(flat_text(**values)).assumed if "hold one more" in note.what]
+    assert told == (["18 layers over 4 stages: the first 2 hold one more"] if noted else [])
+
+
+@pytest.mark.parametrize(("ranks", "noted"), [(1, False), (2, True)])
+def test_hierarchical_context_communication_is_named_where_it_runs(ranks: int, *, noted: bool) -> None:
+    notes = load(flat_text(context_parallel_size=ranks, cp_comm_type="a2a+p2p")).unmodelled
+    assert any("a2a+p2p" in note.what for note in notes) is noted
+
+
 def test_a_layout_string_is_handed_on_and_a_list_becomes_one() -> None:
     text = "Et*3|(tt|)*3,t*7|L"
     assert load(flat_text(**PP, pipeline_model_parallel_layout=text)).job.parallelism.pipeline_layout == text

@@ -39,7 +39,7 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int) -> Parallelism:
     """
     pipeline = keys.integer("pipeline_model_parallel_size", 1, minimum=1)
     _refuse_offloading(keys, pipeline=pipeline)
-    return Parallelism(
+    stated = Parallelism(
         tensor=keys.integer("tensor_model_parallel_size", 1, minimum=1),
         pipeline=pipeline,
         virtual_pipeline=_virtual_pipeline(keys, notes, layers=layers, pipeline=pipeline),
@@ -55,6 +55,20 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int) -> Parallelism:
         sharding=_sharding(keys),
         context_communication=_context_communication(keys, notes),
     )
+    _note_uneven_stages(stated, notes, layers=layers)
+    return stated
+
+
+def _note_uneven_stages(stated: Parallelism, notes: Notes, *, layers: int) -> None:
+    """Say how layers that do not divide are spread: Primus does it silently, and stock Megatron-LM refuses."""
+    stages = stated.pipeline * stated.virtual_pipeline
+    by_hand = (stated.first_stage_layers, stated.last_stage_layers, stated.pipeline_layout)
+    if layers % stages and not (stated.embedding_counts_as_layer or stated.loss_counts_as_layer or any(by_hand)):
+        notes.assume(
+            f"{layers} layers over {stages} stages: the first {layers % stages} hold one more",
+            "they do not divide evenly; state decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers or"
+            " pipeline_model_parallel_layout to decide it",
+        )
 
 
 def _refuse_offloading(keys: Keys, *, pipeline: int) -> None:
@@ -134,6 +148,13 @@ def _context_communication(keys: Keys, notes: Notes) -> str:
     if value not in _CONTEXT:
         expected = f"one of {', '.join(_CONTEXT)}"
         raise ConfigurationError(f"{value!r} is not known", place=keys.place(key), expected=expected)
+    if value == "a2a+p2p" and keys.integer("context_parallel_size", 1, minimum=1) > 1:
+        notes.not_modelled(
+            "hierarchical context communication (a2a+p2p)",
+            where=keys.place(key),
+            effect="its time is that of a ring",
+            decides=False,
+        )
     return _CONTEXT[str(value)]
 
 
