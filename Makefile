@@ -15,7 +15,7 @@ help: ## List the targets
 define install
 	@test -x $(BIN)/python || { echo "Making a virtual environment in $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing projection-operator $(2) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(1)]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(1)]'
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q projector operator
 	@touch $@
 endef
@@ -69,7 +69,9 @@ cluster-down: $(RUNTIME) ## Stop what cluster-up started
 kind-up: $(RUNTIME) ## Start a kind cluster (needs Docker)
 	$(BIN)/python -m tests.cluster.controlplane kind-up
 
-kind-e2e: $(STAMP) ## Run the cluster tests in kind (needs Docker)
+kind-e2e: $(RUNTIME) ## Run the cluster tests in kind (needs Docker)
+	@docker info >/dev/null 2>&1 || exec $(BIN)/python -m tests.cluster.controlplane kind-up
+	@$(MAKE) --no-print-directory $(STAMP)
 	$(BIN)/python -m tests.cluster.controlplane kind-e2e
 
 kind-down: $(RUNTIME) ## Delete the kind cluster

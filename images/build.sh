@@ -23,5 +23,9 @@ fi
 for image in images/*/Dockerfile; do
     name=projection-$(basename "$(dirname "$image")")
     echo "Building $name:$tag with $build ..."
-    $build "${options[@]}" --file "$image" --tag "$name:$tag" .
+    $build "${options[@]}" --file "$image" --tag "$name:$tag" . || {
+        echo "images: building $name failed. Where docker.io cannot be reached, tag a base of your own as" \
+            "docker.io/library/python:3.11-slim and give BUILD_FLAGS='--pull-never'" >&2
+        exit 1
+    }
 done

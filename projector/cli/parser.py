@@ -69,7 +69,7 @@ def read_command_line(tokens: Sequence[str]) -> CommandLine:
     given = tuple((row, values[row.name]) for row in rows if row.name in values)
     _refuse_strangers(command, rest)
     if command in CONFIGURED and "--config" not in values:
-        raise UsageError("--config FILE is needed", place=f"projector {command}", expected="the training configuration")
+        raise UsageError("--config FILE, the training configuration, is needed", place=command)
     return CommandLine(command=command, options=given, rest=tuple(rest))
 
 

@@ -48,11 +48,13 @@ def as_json(figure: Figure) -> dict[str, Any]:
     return entry | {"interval_rows": of, "interval_rows_covered": inside}
 
 
-def _coverage(figures: list[Figure]) -> str:
+def _coverage(figures: list[Figure], rows: list[Row]) -> str:
     answered = {row.id for figure in figures for row in figure.rows}
     skipped = {row for figure in figures for row, _ in figure.skipped} - answered
     total = len(answered | skipped)
-    return f"{len(answered)} of {total} rows answered; figures are over rows on which no constant may be fitted"
+    excluded = sum(row.score == "excluded" for row in rows)
+    answers = f"{len(answered)} of {total} rows answered ({excluded} more excluded by the file)"
+    return f"{answers}; figures are over rows on which no constant may be fitted"
 
 
 def figures_and_speeds(rows: list[Row]) -> tuple[list[Figure], dict[str, float]]:
@@ -85,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         print()
         return 0
     print(table(figures))
-    print(_coverage(figures))
+    print(_coverage(figures, rows))
     if options.skipped:
         for figure in figures:
             for row, reason in figure.skipped:

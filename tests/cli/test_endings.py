@@ -91,4 +91,4 @@ def test_arguments_default_to_those_of_the_process(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["projector", "memory"])
     assert main() == 2
-    assert "--config FILE is needed" in capsys.readouterr().err
+    assert "--config FILE, the training configuration, is needed" in capsys.readouterr().err

@@ -15,7 +15,7 @@ BOTH = ("both", "--config", SAMPLE)
         ((), "a command is needed; one of memory, performance, both, show, models, devices; see projector --help"),
         (("--output", "json"), "'json' is not a command"),
         (("bth",), "'bth' is not a command; did you mean both?"),
-        (("both",), "projector both: --config FILE is needed"),
+        (("both",), "both: --config FILE, the training configuration, is needed"),
         (("both", "--config"), "argument --config/--exp: expected one argument; see projector both --help"),
         ((*BOTH, "--target-node", "4"), "--target-node is not an option; did you mean --target-nodes?"),
         ((*BOTH, "--target-nod=4"), "--target-nod is not an option; did you mean --target-nodes?"),

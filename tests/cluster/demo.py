@@ -5,6 +5,7 @@ stay when it ends. A control plane of its own is stopped and leaves nothing.
 """
 
 import contextlib
+import os
 import secrets
 import sys
 import time
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.cluster.controlplane import ControlPlane, ControlPlaneError, UnavailableError, cluster_for_tests
+from tests.cluster.controlplane.plane import GIVEN_CLUSTER
 from tests.cluster.operator_process import (
     ACCOUNT,
     DEFINITION,
@@ -49,6 +51,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     say("stopped everything that was started")
+    if os.environ.get(GIVEN_CLUSTER):
+        say(f"the given cluster keeps the definition, the operator's rights and namespace {SYSTEM_NAMESPACE}")
     return 0
 
 

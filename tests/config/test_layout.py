@@ -72,6 +72,13 @@ def test_layers_that_are_spread_unevenly_are_named_unless_somebody_chose_it(
     assert told == (["18 layers over 4 stages: the first 2 hold one more"] if noted else [])
 
 
+@pytest.mark.parametrize(("tensor", "noted"), [(2, False), (4, False), (8, True)])
+def test_key_value_heads_that_tensor_ranks_share_are_named(tensor: int, *, noted: bool) -> None:
+    values = {"group_query_attention": True, "num_query_groups": 4, "tensor_model_parallel_size": tensor}
+    notes = load(flat_text(**values)).assumed
+    assert any("Megatron-Core 0.16" in note.why for note in notes) is noted
+
+
 @pytest.mark.parametrize(("ranks", "noted"), [(1, False), (2, True)])
 def test_hierarchical_context_communication_is_named_where_it_runs(ranks: int, *, noted: bool) -> None:
     notes = load(flat_text(context_parallel_size=ranks, cp_comm_type="a2a+p2p")).unmodelled

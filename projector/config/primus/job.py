@@ -8,7 +8,7 @@ from projector.config.primus.keys import Keys
 from projector.config.primus.layout import parallelism, recompute, schedule
 from projector.config.primus.notes import Notes
 from projector.config.primus.training import batch, optimizer, precision, software
-from projector.job import TrainingJob
+from projector.job import Attention, TrainingJob
 from projector.provenance import ConfigValue, LoadedConfiguration
 
 _SETTINGS = {"model", "trainer_class", "extends"}
@@ -30,6 +30,7 @@ def load(module: Module, *, file: str) -> LoadedConfiguration:
         software=software(keys),
         schedule=schedule(keys, notes, pipeline=layout.pipeline),
     )
+    _note_shared_heads(job, notes)
     _switched_on(keys, notes)
     ignored = _left_over(keys, notes, file=file)
     return LoadedConfiguration(
@@ -39,6 +40,18 @@ def load(module: Module, *, file: str) -> LoadedConfiguration:
         assumed=tuple(notes.assumed),
         unmodelled=tuple(notes.unmodelled),
     )
+
+
+def _note_shared_heads(job: TrainingJob, notes: Notes) -> None:
+    """Say that tensor ranks share key/value heads: only Megatron-Core 0.16 and newer start such a run."""
+    tensor = job.parallelism.tensor
+    heads = {layer.mixer.key_value_heads for layer in job.model.layers if isinstance(layer.mixer, Attention)}
+    for fewer in sorted(count for count in heads if count < tensor):
+        notes.assume(
+            f"{fewer} key/value heads shared by tensor parallel {tensor}",
+            "needs Megatron-Core 0.16 or newer; older versions refuse to start, since num_query_groups has to be a"
+            " multiple of tensor_model_parallel_size there",
+        )
 
 
 def _switched_on(keys: Keys, notes: Notes) -> None:
