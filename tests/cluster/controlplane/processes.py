@@ -18,7 +18,7 @@ LOG_TAIL_LINES = 25
 POLL_SECONDS = 0.05
 """Pause between two looks at a condition that nothing announces."""
 
-DETACH_SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 """How long the supervisor may take to answer."""
 
 STOP_SECONDS = 20.0
@@ -42,6 +42,7 @@ class Supervisor:
         """Components that ended by themselves, with their exit codes."""
         self._received = b""
         self._detached = False
+        self._reported = False
         with folders.taken(folder) as lock, (folder / "supervisor.log").open("wb") as log:
             self._process = subprocess.Popen(
                 # -I and -S: neither the user's environment nor site packages reach it, and it starts faster.
@@ -67,7 +68,7 @@ class Supervisor:
     def detach(self) -> None:
         """Let the components live on when this process ends, until the supervisor gets SIGTERM."""
         self._order({"detach": True})
-        self.wait_until(lambda: self._detached, what="the supervisor to detach", seconds=DETACH_SECONDS)
+        self.wait_until(lambda: self._detached, what="the supervisor to detach", seconds=ANSWER_SECONDS)
 
     def wait_until(self, condition: Callable[[], bool], *, what: str, seconds: float) -> None:
         """Wait until `condition` holds.
@@ -88,7 +89,11 @@ class Supervisor:
 
     def check(self) -> None:
         """Raise ComponentDiedError if a component has ended by itself."""
-        self._receive(0.0)
+        self._reported = False
+        self._order({"report": True})
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not self._reported and time.monotonic() < deadline:
+            self._receive(POLL_SECONDS)
         self._check("while it was needed")
 
     def log_tail(self, name: str) -> str:
@@ -135,3 +140,4 @@ class Supervisor:
             if "ended" in event:
                 self.ended[event["ended"]] = event["code"]
             self._detached |= "detached" in event
+            self._reported |= "reported" in event

@@ -4,6 +4,7 @@ Started by `processes.Supervisor` as a program of its own, with the standard lib
 JSON object a line, from standard input and reports on standard output:
 
     {"start": NAME, "argv": [...]}   ->  nothing, but perhaps some day {"ended": NAME, "code": N}
+    {"report": true}                 ->  {"reported": true}, after the end of every component that is dead by then
     {"detach": true}                 ->  {"detached": true}
 
 When standard input ends, because its owner said so or died of whatever cause, it kills every component, removes
@@ -86,6 +87,9 @@ def _serve(folder: Path, wake: int, components: dict[str, subprocess.Popen[bytes
             if "detach" in order:
                 detached = True
                 _report(detached=True)
+            elif "report" in order:
+                _report_ended(components)
+                _report(reported=True)
             else:
                 _start(folder, components, order["start"], order["argv"])
 
