@@ -100,7 +100,12 @@ def test_what_happened_while_nobody_watched_is_caught_up_with(control_plane: Con
 
 
 def test_sigterm_ends_it_cleanly(control_plane: ControlPlane) -> None:
-    with running_operator(account(control_plane)) as operator:
+    def watching() -> bool:
+        return any(line["message"].startswith("Starting the watch-stream for projectionreq") for line in operator.log)
+
+    with running_operator(account(control_plane), "--log-level=debug") as operator:
+        # Cut off while it still looks for resources, kopf itself logs an error.
+        eventually(watching, what="the watch to begin")
         assert operator.stop() == 0
         assert not [line for line in operator.log if line["level"] in {"raw", "error", "critical"}]
 
