@@ -100,14 +100,13 @@ def test_what_happened_while_nobody_watched_is_caught_up_with(control_plane: Con
 
 
 def test_sigterm_ends_it_cleanly(control_plane: ControlPlane) -> None:
-    def watching() -> bool:
-        return any(line["message"].startswith("Starting the watch-stream for projectionreq") for line in operator.log)
-
-    with running_operator(account(control_plane), "--log-level=debug") as operator:
-        # Cut off while it still looks for resources, kopf itself logs an error.
-        eventually(watching, what="the watch to begin")
+    with running_operator(account(control_plane)) as operator:
         assert operator.stop() == 0
-        assert not [line for line in operator.log if line["level"] in {"raw", "error", "critical"}]
+        # kopf and asyncio may complain about streams that the end cuts off; nothing of ours may.
+        ours = [line for line in operator.log if str(line.get("logger", "")).startswith("projection_operator")]
+        assert ours
+        assert not [line for line in ours if line["level"] in {"error", "critical"}]
+        assert not [line for line in operator.log if line["level"] == "raw"]
 
 
 def test_a_deaf_watch_fails_the_health_check_and_the_operator_answers_all_the_same(
