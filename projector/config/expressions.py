@@ -94,6 +94,7 @@ class _Parser:
         self.index += 1
 
     def sum(self, depth: int) -> object:
+        """Products joined by + and -; raises `ConfigurationError` beyond the depth or for what cannot be added."""
         if depth > MAXIMUM_DEPTH:
             raise ConfigurationError(f"brackets nested deeper than {MAXIMUM_DEPTH}", place=self.place)
         value = self.product(depth)
@@ -111,6 +112,7 @@ class _Parser:
         return value
 
     def unary(self, depth: int) -> object:
+        """An atom behind any number of signs; raises `ConfigurationError` where a sign has no number."""
         negative = False
         sign = ""
         while self.peek() in {"+", "-"}:
@@ -125,6 +127,7 @@ class _Parser:
         return -value if negative else value  # type: ignore[operator]
 
     def atom(self, depth: int) -> object:
+        """A literal, list, mapping or bracketed expression; raises `ConfigurationError` for anything else."""
         if self.index >= len(self.tokens):
             raise self.error("the end")
         kind, token = self.tokens[self.index]
@@ -167,6 +170,7 @@ class _Parser:
         return values
 
     def mapping(self, depth: int) -> dict[str, object]:
+        """Keys and values up to the closing brace; raises `ConfigurationError` for a key that is no text."""
         values: dict[str, object] = {}
         while self.peek() != "}":
             key = self.sum(depth)

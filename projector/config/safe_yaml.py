@@ -126,6 +126,7 @@ class _Builder:
     result: Any = None
 
     def build(self, events: Iterator[Event]) -> Any:  # noqa: ANN401 - any YAML value
+        """The value that the events describe; raises `ConfigurationError` as `parse_mapping` does."""
         documents = 0
         for event in events:
             if isinstance(event, DocumentStartEvent):
