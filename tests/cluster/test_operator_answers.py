@@ -8,7 +8,7 @@ import pytest
 
 from projector.api import Question, project
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.operator_process import OperatorProcess, account, eventually, install, running_operator
+from tests.cluster.operator_process import OperatorProcess, account, eventually, running_operator
 from tests.cluster.requests_for_tests import (
     SAMPLE,
     change_spec,
@@ -31,10 +31,12 @@ ALIAS_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
+pytestmark = pytest.mark.usefixtures("installed")
+
+
 @pytest.fixture(scope="module")
-def operator(control_plane: ControlPlane) -> Iterator[OperatorProcess]:
-    install(control_plane)
-    with running_operator(account(control_plane)) as running:
+def operator(installed: ControlPlane) -> Iterator[OperatorProcess]:
+    with running_operator(account(installed)) as running:
         yield running
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.operator_process import OperatorProcess, account, eventually, install, running_operator
+from tests.cluster.operator_process import OperatorProcess, account, eventually, running_operator
 from tests.cluster.requests_for_tests import (
     SAMPLE,
     condition,
@@ -21,11 +21,13 @@ REFERENCE = {"configMapRef": {"name": "training", "key": "job.yaml"}}
 SHORTER = SAMPLE.replace("seq_length: 8192", "seq_length: 4096")
 
 
+pytestmark = pytest.mark.usefixtures("installed")
+
+
 @pytest.fixture(scope="module")
-def operator(control_plane: ControlPlane) -> Iterator[OperatorProcess]:
+def operator(installed: ControlPlane) -> Iterator[OperatorProcess]:
     """An operator that looks at everything again only after an hour."""
-    install(control_plane)
-    with running_operator(account(control_plane), "--resync-seconds=3600", "--probe-seconds=3600") as running:
+    with running_operator(account(installed), "--resync-seconds=3600", "--probe-seconds=3600") as running:
         yield running
 
 

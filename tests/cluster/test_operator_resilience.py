@@ -34,9 +34,7 @@ from tests.cluster.requests_for_tests import (
 MIB = 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def _installed(control_plane: ControlPlane) -> None:
-    install(control_plane)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def distinct(count: int, namespace: str) -> list[Json]:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.operator_process import RULES, OperatorProcess, account, eventually, install, running_operator
+from tests.cluster.operator_process import RULES, OperatorProcess, account, eventually, running_operator
 from tests.cluster.requests_for_tests import (
     SAMPLE,
     condition,
@@ -26,9 +26,7 @@ POOL = {"name": "example.com/pool", "value": "projection-test"}
 """A label of the nodes of these tests only."""
 
 
-@pytest.fixture(autouse=True)
-def _installed(control_plane: ControlPlane) -> None:
-    install(control_plane)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def node(name: str, product: str) -> dict[str, Any]:

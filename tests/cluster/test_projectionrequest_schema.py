@@ -12,7 +12,7 @@ import yaml
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.plane import KubectlError
-from tests.cluster.operator_process import DEFINITION, install
+from tests.cluster.operator_process import DEFINITION
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = [
@@ -51,9 +51,7 @@ ANSWER: Json = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _definition(control_plane: ControlPlane) -> None:
-    install(control_plane)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def request(name: str = "small", **spec: object) -> Json:
