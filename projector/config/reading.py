@@ -1,27 +1,24 @@
-"""Recognising a configuration's dialect and handing it to its reader.
+"""From a text or file to the reader of its dialect.
 
 Everything a reader needs comes in as arguments: no environment, no working directory. The command passes
 `os.environ` as variables, the operator passes the variables of the request.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+from projector.config.detection import FORMATS, detect
+from projector.config.document import Document
 from projector.config.files import Files
 from projector.config.nearest import nearest
 from projector.config.overrides import Override
-from projector.config.primus.experiment import is_experiment, resolve
-from projector.config.primus.extends import Extender
-from projector.config.primus.job import load
-from projector.config.primus.presets import CatalogPresets, Presets, TreePresets
-from projector.config.safe_yaml import parse_mapping
 from projector.config.variables import Counted
 from projector.errors import ConfigurationError, NotAvailable
-from projector.provenance import LoadedConfiguration, Source
+from projector.provenance import LoadedConfiguration
 
-FORMATS = ("primus", "megatron", "torchtitan", "huggingface", "projector")
-"""Dialects by name; only `primus` is read so far."""
+_READERS = {"primus": "projector.config.primus.reader"}
+"""Module whose `read` takes a document of the dialect; imported when the first one comes."""
 
 
 def read(  # noqa: PLR0913 - each argument is one thing that a configuration depends on
@@ -33,24 +30,26 @@ def read(  # noqa: PLR0913 - each argument is one thing that a configuration dep
     overrides: Sequence[Override] = (),
     primus_root: Path | None = None,
     root: Path | None = None,
+    companions: Mapping[str, str] | None = None,
 ) -> LoadedConfiguration:
     """Read a configuration from its text.
 
     `name` is what messages call it. `root` is the folder that `extends` of the text may reach, relative to it; without
     one the text may not extend anything. `primus_root` is a Primus checkout with presets; without one they come from
-    the catalog. Raises `ConfigurationError` and its children, `LayoutImpossible`, `NotAvailable`.
+    the catalog. `companions` are texts of files beside it, by name.
+
+    Raises `ConfigurationError` and its children, `LayoutImpossible`, `NotAvailable`.
     """
-    files = None if root is None else Files(root)
-    return _read(
-        text,
+    document = Document(
+        text=text,
         name=name,
-        format_=format,
-        variables=variables or {},
+        variables=Counted(variables or {}),
         overrides=overrides,
         primus_root=primus_root,
-        files=files,
-        path=None,
+        files=None if root is None else Files(root),
+        companions=companions or {},
     )
+    return _read(document, format)
 
 
 def read_file(  # noqa: PLR0913 - as `read`
@@ -61,6 +60,7 @@ def read_file(  # noqa: PLR0913 - as `read`
     overrides: Sequence[Override] = (),
     primus_root: Path | None = None,
     root: Path | None = None,
+    companions: Mapping[str, str] | None = None,
 ) -> LoadedConfiguration:
     """Read a configuration file.
 
@@ -73,60 +73,30 @@ def read_file(  # noqa: PLR0913 - as `read`
         root = primus_root if inside and primus_root is not None else absolute.parent
     files = Files(root)
     located = files.locate(str(absolute), place="configuration file")
-    return _read(
-        files.read(located),
+    document = Document(
+        text=files.read(located),
         name=files.label(located),
-        format_=format,
-        variables=variables or {},
+        variables=Counted(variables or {}),
         overrides=overrides,
         primus_root=primus_root,
         files=files,
         path=located,
+        companions=companions or {},
     )
+    return _read(document, format)
 
 
-def detect(content: Mapping[str, Any], *, name: str) -> str:
-    """The dialect of a parsed configuration; raises `ConfigurationError` when it looks like none of them."""
-    modules = content.get("modules")
-    if isinstance(modules, Mapping):
-        return "primus"
-    if {"architectures", "hidden_size"} <= content.keys() or "model_type" in content:
-        return "huggingface"
-    if isinstance(content.get("model"), Mapping) and isinstance(content.get("parallelism"), Mapping):
-        return "torchtitan"
-    if "apiVersion" in content:
-        message = "this is a Kubernetes object, not a training configuration"
-        raise ConfigurationError(message, place=name, expected="the training configuration that it carries")
-    if any(key.replace("-", "_").lstrip("_") in {"num_layers", "MODEL_ARGS"} for key in content):
-        return "megatron"
-    expected = "a Primus experiment file: work_group, user_name, exp_name, workspace and modules.pre_trainer"
-    raise ConfigurationError("not a training configuration that is known", place=name, expected=expected)
+def _reader(dialect: str, *, name: str) -> Callable[[Document], LoadedConfiguration]:
+    if dialect not in _READERS:
+        message = f"the format {dialect} is not available yet"
+        raise NotAvailable(message, place=name, expected=f"one of {', '.join(_READERS)}")
+    reader: Callable[[Document], LoadedConfiguration] = import_module(_READERS[dialect]).read
+    return reader
 
 
-def _read(  # noqa: PLR0913 - as `read`
-    text: str | bytes,
-    *,
-    name: str,
-    format_: str | None,
-    variables: Mapping[str, str],
-    overrides: Sequence[Override],
-    primus_root: Path | None,
-    files: Files | None,
-    path: Path | None,
-) -> LoadedConfiguration:
+def _read(document: Document, format_: str | None) -> LoadedConfiguration:
     dialect = format_.lower() if format_ is not None else None
     if dialect is not None and dialect not in FORMATS:
         raise ConfigurationError(f"{format_!r} is not a format", place="format", expected=nearest(dialect, FORMATS))
-    if dialect not in {None, "primus"}:
-        message = f"the format {dialect} is not available yet"
-        raise NotAvailable(message, place=name, expected="a Primus experiment file")
-    variables = Counted(variables)
-    extender = Extender(files=files, source=Source.EXPERIMENT, variables=variables)
-    tree = extender.file(path) if path is not None else extender.text(text, name=name)
-    if dialect is None and not is_experiment(tree):
-        dialect = detect(parse_mapping(text, name=name), name=name)
-        if dialect != "primus":
-            message = f"this looks like the format {dialect}, which is not available yet"
-            raise NotAvailable(message, place=name, expected="a Primus experiment file")
-    presets: Presets = CatalogPresets(variables) if primus_root is None else TreePresets(primus_root, variables)
-    return load(resolve(tree, name=name, presets=presets, overrides=overrides), file=name)
+    dialect = dialect or detect(document.text, name=document.name)
+    return _reader(dialect, name=document.name)(document)

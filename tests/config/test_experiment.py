@@ -24,7 +24,7 @@ REFUSED: dict[str, tuple[str, type[InputError], str]] = {
     "modules that are a list": (
         "work_group: a\nuser_name: a\nexp_name: a\nworkspace: a\nmodules: [a]\n",
         ConfigurationError,
-        "known",
+        "modules: is not a mapping",
     ),
     "a module that is no trainer": (
         experiment_text(PRESETS, name="dataset"),

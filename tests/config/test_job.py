@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from projector.config.primus.facts import UnmodelledKey, framework_facts
+from projector.config.megatron.facts import UnmodelledKey, megatron_facts
 from projector.errors import InputError
 from tests.config.builders import MOE, experiment_text, flat_text, llama_text, load
 
@@ -14,7 +14,7 @@ def test_lora_decides_and_is_silent_when_off() -> None:
     assert load(llama_text(lora={"enabled": False, "dim": 3})).unmodelled == ()
 
 
-@pytest.mark.parametrize("fact", framework_facts().unmodelled, ids=lambda fact: fact.key)
+@pytest.mark.parametrize("fact", megatron_facts().unmodelled, ids=lambda fact: fact.key)
 def test_a_key_that_is_not_modelled_is_silent_only_at_its_neutral_values(fact: UnmodelledKey) -> None:
     def notes(value: object) -> list[str]:
         tree: Any = value

@@ -7,15 +7,16 @@ import pytest
 
 from projector.config import LoadedConfiguration, Source, read_file
 from projector.config.files import Files
-from projector.config.primus.architecture import architecture
+from projector.config.keys import Keys
+from projector.config.megatron.architecture import architecture
+from projector.config.megatron.facts import megatron_facts
+from projector.config.megatron.layout import parallelism, recompute, schedule
+from projector.config.megatron.training import batch, optimizer, precision, software
+from projector.config.notes import Notes
 from projector.config.primus.experiment import resolve
 from projector.config.primus.extends import Extender
-from projector.config.primus.facts import framework_facts
-from projector.config.primus.keys import Keys
-from projector.config.primus.layout import parallelism, recompute, schedule
-from projector.config.primus.notes import Notes
+from projector.config.primus.facts import primus_facts
 from projector.config.primus.presets import TreePresets
-from projector.config.primus.training import batch, optimizer, precision, software
 from projector.config.safe_yaml import parse_mapping
 from projector.errors import InputError, NotAvailable
 from tests.config.primus_tree import REFERENCE, ROOT, needs_reference, needs_tree, recipes, reference
@@ -85,14 +86,14 @@ def test_every_file_loads_or_is_refused_with_one_clear_line(path: Path) -> None:
 
 
 def test_what_the_loader_reads_and_a_preset_states_is_in_the_catalog() -> None:
-    facts = framework_facts()
+    facts = primus_facts()
     read: set[str] = set()
     stated: set[str] = set()
     for recipe in _names():
         extender = Extender(files=Files(ROOT), source=Source.EXPERIMENT, variables={})
         module = resolve(extender.file(ROOT.resolve() / recipe), name=recipe, presets=TreePresets(ROOT))
         keys, notes = Keys(module.values), Notes()
-        model = architecture(module, keys, notes)
+        model = architecture(keys, notes, name=recipe)
         parallelism(keys, notes, layers=len(model.layers))
         recompute(keys, notes, layers=len(model.layers))
         schedule(keys, notes, pipeline=1)
@@ -100,13 +101,13 @@ def test_what_the_loader_reads_and_a_preset_states_is_in_the_catalog() -> None:
             part(keys)
         read |= keys.read
         stated |= {key for key, value in module.values.items() if value.source is not Source.EXPERIMENT}
-    heads = {key.partition(".")[0] for key in facts.known - facts.ignored}
+    heads = {key.partition(".")[0] for key in facts.known - megatron_facts().ignored}
     assert {key for key in read & stated if key.partition(".")[0] not in heads} == set()
-    assert read & facts.ignored == set()
+    assert read & megatron_facts().ignored == set()
 
 
 def test_every_key_of_the_presets_is_known() -> None:
-    facts = framework_facts()
+    facts = primus_facts()
     folders = [ROOT / "primus/configs/modules/megatron", ROOT / "primus/configs/models/megatron"]
     keys = {
         key

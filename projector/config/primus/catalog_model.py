@@ -9,7 +9,7 @@ from typing import Any
 
 from projector import catalog
 from projector.config.nearest import nearest
-from projector.config.primus.facts import framework_facts
+from projector.config.primus.facts import primus_facts
 from projector.errors import PresetUnknown, shown
 from projector.job import (
     Attention,
@@ -29,7 +29,7 @@ def preset_values(name: str, *, place: str) -> dict[str, Any]:
 
     A model that Primus has no preset for gets the values of its architecture. Raises `PresetUnknown`.
     """
-    facts = framework_facts()
+    facts = primus_facts()
     try:
         model = catalog.model(name)
     except PresetUnknown:

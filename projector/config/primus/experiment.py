@@ -13,7 +13,7 @@ from pathlib import Path
 
 from projector.config.nearest import nearest
 from projector.config.overrides import Override
-from projector.config.primus.facts import framework_facts
+from projector.config.primus.facts import primus_facts
 from projector.config.primus.presets import Presets, file_name
 from projector.config.tree import Tree, build, flatten, merge, rekey, subtree
 from projector.errors import ConfigurationError, NotAvailable, shown
@@ -71,7 +71,8 @@ def resolve(tree: Tree, *, name: str, presets: Presets, overrides: Sequence[Over
             raise ConfigurationError("is missing", place=f"{name}: {key}", expected=expected)
     modules = subtree(tree, "modules")
     if not modules:
-        raise ConfigurationError("is missing or empty", place=f"{name}: modules", expected="a mapping with pre_trainer")
+        problem = "is not a mapping" if modules is None else "is missing or empty"
+        raise ConfigurationError(problem, place=f"{name}: modules", expected="a mapping with pre_trainer")
     for module_name, module in modules.items():
         if "trainer" not in module_name:
             expected = "names that contain `trainer`, such as pre_trainer"
@@ -160,7 +161,7 @@ def _override(tree: Tree, overrides: Sequence[Override]) -> Tree:
             message = "the model preset is read before overrides are applied"
             expected = "name it in the file, as modules.*.model, or override single values"
             raise ConfigurationError(message, place="override model", expected=expected)
-        known = {*flatten(tree), *tree, *framework_facts().known}
+        known = {*flatten(tree), *tree, *primus_facts().known}
         if override.key not in known:
             message = f"{shown(override.key)} is not a value of this configuration"
             raise ConfigurationError(message, place="override", expected=nearest(override.key, known))

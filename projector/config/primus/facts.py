@@ -1,4 +1,4 @@
-"""What the project itself knows of Primus with Megatron-LM: defaults that decide the answer, and what other keys mean.
+"""What the project itself knows of Primus with Megatron-LM: the defaults of its presets that decide the answer.
 
 The facts are data with sources, in `projector/catalog/frameworks/primus-megatron.yaml`.
 """
@@ -11,29 +11,14 @@ from typing import Any
 
 from projector import catalog
 from projector.catalog.facts import read_mapping
+from projector.config.megatron.facts import megatron_facts
 
 FILE = Path("frameworks") / "primus-megatron.yaml"
 """The data file, relative to the catalog's folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnmodelledKey:
-    """A key whose effect the engine does not know, unless it has one of the values that switch it off."""
-
-    key: str
-    """Dotted name."""
-    neutral: tuple[object, ...]
-    """Values without effect; absent counts as off."""
-    what: str
-    """What it switches on, for the report."""
-    effect: str
-    """What the answer lacks because of it."""
-    decides: bool
-    """Whether memory may be wrong by more than the stated interval."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FrameworkFacts:
+class PrimusFacts:
     """The data file, typed."""
 
     modules: Mapping[str, Mapping[str, Any]]
@@ -42,33 +27,19 @@ class FrameworkFacts:
     """Deciding defaults that every model preset starts from."""
     presets: Mapping[str, Mapping[str, Any]]
     """What each model preset states beyond the architecture in the model catalog, by file name without suffix."""
-    ignored: frozenset[str]
-    """Keys without influence on memory or time, of the presets and of public recipes."""
-    unmodelled: tuple[UnmodelledKey, ...]
-    """Keys with an influence that the engine does not model."""
     known: frozenset[str]
-    """Every key that the presets or the project know, dotted ones in full."""
+    """Every key that the presets state or that Megatron-LM knows, dotted ones in full."""
 
 
 @cache
-def framework_facts() -> FrameworkFacts:
+def primus_facts() -> PrimusFacts:
     """Read the data file, once."""
     # The file ships with the package; the tests hold it to this shape.
     content: Mapping[str, Any] = read_mapping(Path(catalog.__file__).parent / FILE)
     groups = [content["model_defaults"], *content["modules"].values(), *content["presets"].values()]
-    # Long lists of keys are written as one text, which reads many times faster than as many scalars.
-    arguments, ignored = content["arguments"].split(), content["ignored"].split()
-    switches = [item["key"] for item in content["unmodelled"]]
-    stated = [key for values in groups for key in values]
-    return FrameworkFacts(
+    return PrimusFacts(
         modules=content["modules"],
         model_defaults=content["model_defaults"],
         presets=content["presets"],
-        ignored=frozenset(ignored),
-        unmodelled=tuple(_unmodelled(item) for item in content["unmodelled"]),
-        known=frozenset({*arguments, *ignored, *switches, *stated}),
+        known=megatron_facts().known.union(*groups),
     )
-
-
-def _unmodelled(item: Mapping[str, Any]) -> UnmodelledKey:
-    return UnmodelledKey(**{**item, "neutral": tuple(item["neutral"])})

@@ -9,7 +9,7 @@ from projector.config.files import Files, is_file
 from projector.config.nearest import nearest
 from projector.config.primus.catalog_model import preset_values
 from projector.config.primus.extends import Extender
-from projector.config.primus.facts import FILE, framework_facts
+from projector.config.primus.facts import FILE, primus_facts
 from projector.config.tree import Tree, build
 from projector.errors import ConfigurationError, PresetUnknown, shown
 from projector.provenance import Source
@@ -73,7 +73,7 @@ class CatalogPresets:
 
     def module(self, framework: str, name: str, *, place: str) -> Tree:
         """Deciding defaults of a module preset."""
-        modules = framework_facts().modules
+        modules = primus_facts().modules
         stem = file_name(name).rsplit(".", 1)[0]
         if framework != "megatron" or stem not in modules:
             message = f"the catalog has no module preset {shown(name)} for {framework}"

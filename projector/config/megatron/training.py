@@ -1,6 +1,6 @@
 """Batch, element widths, optimizer and framework choices from Megatron-LM's and Primus's arguments."""
 
-from projector.config.primus.keys import Keys
+from projector.config.keys import Keys
 from projector.job import (
     AttentionBackend,
     Batch,

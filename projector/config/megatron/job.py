@@ -1,24 +1,45 @@
-"""The values of a Primus module -> a `TrainingJob` with everything that has to be said beside it."""
+"""Megatron-LM's arguments -> a `TrainingJob` with everything that has to be said beside it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from projector.config.keys import Keys
+from projector.config.megatron.architecture import architecture
+from projector.config.megatron.facts import megatron_facts
+from projector.config.megatron.layout import parallelism, recompute, schedule
+from projector.config.megatron.training import batch, optimizer, precision, software
 from projector.config.nearest import nearest
-from projector.config.primus.architecture import architecture
-from projector.config.primus.experiment import Module
-from projector.config.primus.facts import framework_facts
-from projector.config.primus.keys import Keys
-from projector.config.primus.layout import parallelism, recompute, schedule
-from projector.config.primus.notes import Notes
-from projector.config.primus.training import batch, optimizer, precision, software
-from projector.job import Attention, TrainingJob
+from projector.config.notes import Notes
+from projector.job import Attention, ModelArchitecture, TrainingJob
 from projector.provenance import ConfigValue, LoadedConfiguration
 
 _SETTINGS = {"model", "trainer_class", "extends"}
 """Keys of a module that are names, not values of the training."""
 
 
-def load(module: Module, *, file: str) -> LoadedConfiguration:
-    """Map a resolved module; raises `ConfigurationError` and `LayoutImpossible` for values that cannot be right."""
-    keys, notes = Keys(module.values), Notes()
-    model = architecture(module, keys, notes)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arguments:
+    """Megatron-LM's arguments, whoever stated them."""
+
+    values: Mapping[str, ConfigValue]
+    """Effective values by name, with underscores; dotted where a value lies in a mapping."""
+    file: str
+    """What messages call the place of a value that no file holds."""
+    model: str = "model"
+    """Name of the model, for reports."""
+    others: tuple[str, ...] = ()
+    """Keys beside the arguments, which the answer lists as ignored."""
+    known: frozenset[str] = frozenset()
+    """Names that the file's dialect knows beyond Megatron-LM's own."""
+
+
+def load(arguments: Arguments, *, model: ModelArchitecture | None = None) -> LoadedConfiguration:
+    """Map arguments; `model` stands for the arguments of the architecture where something else states it.
+
+    Raises `ConfigurationError` and `LayoutImpossible` for values that cannot be right.
+    """
+    keys, notes = Keys(arguments.values), Notes()
+    model = architecture(keys, notes, name=arguments.model) if model is None else model
     layout = parallelism(keys, notes, layers=len(model.layers))
     job = TrainingJob(
         model=model,
@@ -32,11 +53,11 @@ def load(module: Module, *, file: str) -> LoadedConfiguration:
     )
     _note_shared_heads(job, notes)
     _switched_on(keys, notes)
-    ignored = _left_over(keys, notes, file=file)
+    ignored = _left_over(keys, notes, arguments)
     return LoadedConfiguration(
         job=job,
-        values=dict(sorted(module.values.items())),
-        ignored=(*ignored, *module.others),
+        values=dict(sorted(arguments.values.items())),
+        ignored=(*ignored, *arguments.others),
         assumed=tuple(notes.assumed),
         unmodelled=tuple(notes.unmodelled),
     )
@@ -56,7 +77,7 @@ def _note_shared_heads(job: TrainingJob, notes: Notes) -> None:
 
 def _switched_on(keys: Keys, notes: Notes) -> None:
     """Note the keys that switch on something that the engine does not model."""
-    for fact in framework_facts().unmodelled:
+    for fact in megatron_facts().unmodelled:
         stated = keys.values.get(fact.key)
         if stated is None or _is_off(stated, fact.neutral):
             continue
@@ -72,21 +93,22 @@ def _is_off(stated: ConfigValue, neutral: tuple[object, ...]) -> bool:
     return stated.value is None or any(stated.value == value and type(stated.value) is type(value) for value in neutral)
 
 
-def _left_over(keys: Keys, notes: Notes, *, file: str) -> list[str]:
+def _left_over(keys: Keys, notes: Notes, arguments: Arguments) -> list[str]:
     """Keys that a person wrote and that nothing above has read: known ones have no influence, others are named."""
-    facts = framework_facts()
+    facts = megatron_facts()
+    known = facts.known | arguments.known
     switches = {fact.key for fact in facts.unmodelled}
     ignored: list[str] = []
     for key in keys.values:
         if key in keys.read or key in _SETTINGS or key in switches or not keys.stated_by_person(key):
             continue
-        if key in facts.known or key.partition(".")[0] in facts.known or _is_detail(key, switches):
+        if key in known or key.partition(".")[0] in known or _is_detail(key, switches):
             ignored.append(key)
             continue
         notes.not_modelled(
             key,
-            where=keys.values[key].file or file,
-            effect=f"not a key that the project knows of; it has no influence here ({nearest(key, facts.known)})",
+            where=keys.values[key].file or arguments.file,
+            effect=f"not a key that the project knows of; it has no influence here ({nearest(key, known)})",
             decides=False,
         )
     return sorted(ignored)

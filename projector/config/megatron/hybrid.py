@@ -5,7 +5,7 @@ A layer that it cannot model becomes an `UnmodelledMixer` with its name; the eng
 
 from collections.abc import Sequence
 
-from projector.config.primus.keys import Keys
+from projector.config.keys import Keys
 from projector.errors import ConfigurationError
 from projector.job import Attention, LatentAttention, Mixer, UnmodelledMixer
 

@@ -8,10 +8,9 @@ without one.
 from dataclasses import replace
 
 from projector import catalog
-from projector.config.primus.experiment import Module
-from projector.config.primus.hybrid import mixers
-from projector.config.primus.keys import Keys
-from projector.config.primus.notes import Notes
+from projector.config.keys import Keys
+from projector.config.megatron.hybrid import mixers
+from projector.config.notes import Notes
 from projector.errors import ConfigurationError, LayoutImpossible
 from projector.job import (
     Attention,
@@ -39,8 +38,8 @@ _POSITIONS = {
 }
 
 
-def architecture(module: Module, keys: Keys, notes: Notes) -> ModelArchitecture:
-    """The model of a module; raises `ConfigurationError` for keys that are missing or of the wrong type."""
+def architecture(keys: Keys, notes: Notes, *, name: str) -> ModelArchitecture:
+    """The model, called `name`; raises `ConfigurationError` for keys that are missing or of the wrong type."""
     count = keys.required("num_layers", maximum=MAXIMUM_LAYERS)
     position = _POSITIONS[keys.choice("position_embedding_type", "learned_absolute", _POSITIONS)]
     latent = keys.boolean("multi_latent_attention")
@@ -48,7 +47,7 @@ def architecture(module: Module, keys: Keys, notes: Notes) -> ModelArchitecture:
     sequence = mixers(keys, full=full)
     feed_forward = _feed_forward(keys, notes, layers=count)
     return ModelArchitecture(
-        name=module.model.removesuffix(".yaml") if module.model else "model",
+        name=name,
         hidden=keys.required("hidden_size"),
         layers=tuple(
             DecoderLayer(mixer=mixer, feed_forward=block) for mixer, block in zip(sequence, feed_forward, strict=True)

@@ -1,7 +1,7 @@
 """Parallel layout, recomputation and pipeline schedule from Megatron-LM's and Primus's arguments."""
 
-from projector.config.primus.keys import Keys
-from projector.config.primus.notes import Notes
+from projector.config.keys import Keys
+from projector.config.notes import Notes
 from projector.errors import ConfigurationError, LayoutImpossible
 from projector.job import Parallelism, Recompute, RecomputeGranularity, RecomputeMethod, Schedule, Sharding
 
