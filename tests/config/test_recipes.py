@@ -18,6 +18,7 @@ from projector.config.primus.extends import Extender
 from projector.config.primus.facts import primus_facts
 from projector.config.primus.presets import TreePresets
 from projector.config.safe_yaml import parse_mapping
+from projector.config.tree import flatten
 from projector.errors import InputError, NotAvailable
 from tests.config.primus_tree import REFERENCE, ROOT, needs_reference, needs_tree, recipes, reference
 
@@ -92,7 +93,8 @@ def test_what_the_loader_reads_and_a_preset_states_is_in_the_catalog() -> None:
     for recipe in _names():
         extender = Extender(files=Files(ROOT), source=Source.EXPERIMENT, variables={})
         module = resolve(extender.file(ROOT.resolve() / recipe), name=recipe, presets=TreePresets(ROOT))
-        keys, notes = Keys(module.values), Notes()
+        values = flatten(module.tree)
+        keys, notes = Keys(values), Notes()
         model = architecture(keys, notes, name=recipe)
         parallelism(keys, notes, layers=len(model.layers))
         recompute(keys, notes, layers=len(model.layers))
@@ -100,7 +102,7 @@ def test_what_the_loader_reads_and_a_preset_states_is_in_the_catalog() -> None:
         for part in (batch, precision, optimizer, software):
             part(keys)
         read |= keys.read
-        stated |= {key for key, value in module.values.items() if value.source is not Source.EXPERIMENT}
+        stated |= {key for key, value in values.items() if value.source is not Source.EXPERIMENT}
     heads = {key.partition(".")[0] for key in facts.known - megatron_facts().ignored}
     assert {key for key in read & stated if key.partition(".")[0] not in heads} == set()
     assert read & megatron_facts().ignored == set()

@@ -7,20 +7,20 @@ overrides from outside last. A text `null` at the top level of the module become
 What differs from Primus on purpose is listed in docs/primus-loader.md.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from projector.config.nearest import nearest
-from projector.config.overrides import Override
-from projector.config.primus.facts import primus_facts
 from projector.config.primus.presets import Presets, file_name
-from projector.config.tree import Tree, build, flatten, merge, rekey, subtree
+from projector.config.tree import Tree, merge, rekey, subtree
 from projector.errors import ConfigurationError, NotAvailable, shown
 from projector.provenance import ConfigValue, Source
 
 REQUIRED = ("work_group", "user_name", "exp_name", "workspace")
 """Keys without which Primus refuses an experiment file."""
+FRAMEWORKS = ("megatron",)
+"""Frameworks of Primus that are read."""
 FRAMEWORKS_ELSEWHERE = {
     "torchtitan": "TorchTitan",
     "maxtext": "MaxText",
@@ -43,12 +43,16 @@ class Module:
 
     name: str
     """Such as `pre_trainer`."""
+    framework: str
+    """One of `FRAMEWORKS`."""
     config: str | None
     """Module preset as the file names it; None for a module that is already flat."""
     model: str | None
     """Model preset as the file names it."""
-    values: dict[str, ConfigValue]
-    """Effective values by dotted key."""
+    tree: Tree
+    """Effective values, before what is given beside the file."""
+    place: str
+    """File and module, for messages."""
     others: tuple[str, ...] = ()
     """Keys of the experiment file outside this module, other modules included."""
 
@@ -59,7 +63,7 @@ def is_experiment(tree: Tree) -> bool:
     return any(isinstance(module, dict) and "framework" in module for module in modules.values())
 
 
-def resolve(tree: Tree, *, name: str, presets: Presets, overrides: Sequence[Override] = ()) -> Module:
+def resolve(tree: Tree, *, name: str, presets: Presets) -> Module:
     """Resolve the trainer module of an experiment file.
 
     Raises `ConfigurationError` for what is missing, malformed or unknown, `PresetUnknown` for presets, `NotAvailable`
@@ -85,41 +89,58 @@ def resolve(tree: Tree, *, name: str, presets: Presets, overrides: Sequence[Over
     module = modules[chosen]
     assert isinstance(module, dict)  # noqa: S101 - checked above; for the type checker
     place = f"{name}: modules.{chosen}"
-    config, model, below = _below(module, place=place, presets=presets)
+    framework = _framework(module, place)
+    config, model, below = _below(module, framework, place=place, presets=presets)
     stated = subtree(module, "overrides")
     if stated is None:
         raise ConfigurationError("is not a mapping", place=f"{place}.overrides")
-    merged = _nulls(merge(below, rekey(stated)))
-    _refuse_diffusion(model, merged, place)
-    values = flatten(_override(merged, overrides))
-    return Module(name=chosen, config=config, model=model, values=values, others=tuple(others))
+    merged = nulls(merge(below, rekey(stated)))
+    return Module(
+        name=chosen,
+        framework=framework,
+        config=config,
+        model=model,
+        tree=merged,
+        place=place,
+        others=tuple(others),
+    )
 
 
-def _below(module: Tree, *, place: str, presets: Presets) -> tuple[str | None, str | None, Tree]:
-    """Names of the module and model preset, and what lies below the module's `overrides`."""
+def _framework(module: Tree, place: str) -> str:
     framework = _text(module, "framework", place)
     if framework is None:
         raise ConfigurationError("is missing", place=f"{place}.framework", expected="megatron")
     if framework in FRAMEWORKS_ELSEWHERE:
         message = f"recipes of {FRAMEWORKS_ELSEWHERE[framework]} ({framework}) are not available yet"
-        raise NotAvailable(message, place=f"{place}.framework", expected="framework: megatron")
-    if framework != "megatron":
-        expected = nearest(framework, ["megatron", *FRAMEWORKS_ELSEWHERE])
+        raise NotAvailable(message, place=f"{place}.framework", expected=f"one of {', '.join(FRAMEWORKS)}")
+    if framework not in FRAMEWORKS:
+        expected = nearest(framework, [*FRAMEWORKS, *FRAMEWORKS_ELSEWHERE])
         message = f"{framework!r} is not a framework of Primus"
         raise ConfigurationError(message, place=f"{place}.framework", expected=expected)
+    return framework
+
+
+def _below(module: Tree, framework: str, *, place: str, presets: Presets) -> tuple[str | None, str | None, Tree]:
+    """Names of the module and model preset, and what lies below the module's `overrides`."""
     config, model = _text(module, "config", place), _text(module, "model", place)
     if config is not None and model is None:
         expected = "a model preset, such as llama3.1_70B.yaml"
         raise ConfigurationError("is missing", place=f"{place}.model", expected=expected)
+    if (model or "").startswith("diffusion/"):
+        refuse_diffusion(model, place=place)
     own = rekey({key: value for key, value in module.items() if key not in _NOT_VALUES})
     if config is None or model is None:
         return config, model, own
     return config, model, {**own, **_presets(framework, config, model, place, presets)}
 
 
+def refuse_diffusion(model: str | None, *, place: str) -> NoReturn:
+    """Say that no diffusion model can be projected; `place` is the module."""
+    raise NotAvailable(f"diffusion models ({model}) are not available yet", place=f"{place}.model")
+
+
 def _presets(framework: str, config: str, model: str, place: str, presets: Presets) -> Tree:
     """The module preset, and the model preset's keys where the module preset has none."""
-    _refuse_diffusion(model, {}, place)
     module_values = presets.module(framework, config, place=f"{place}.config")
     model_values = presets.model(framework, model, place=f"{place}.model")
     stem = Path(file_name(model)).stem
@@ -127,12 +148,6 @@ def _presets(framework: str, config: str, model: str, place: str, presets: Prese
         "model": ConfigValue(key="model", value=stem, source=Source.EXPERIMENT, file=place.partition(":")[0])
     }
     return {**named, **{key: value for key, value in model_values.items() if key != "name"}, **module_values}
-
-
-def _refuse_diffusion(model: str | None, values: Tree, place: str) -> None:
-    kind = values.get("model_type")
-    if (model or "").startswith("diffusion/") or (isinstance(kind, ConfigValue) and kind.value == "diffusion_model"):
-        raise NotAvailable(f"diffusion models ({model}) are not available yet", place=f"{place}.model")
 
 
 def _text(module: Tree, key: str, place: str) -> str | None:
@@ -146,31 +161,9 @@ def _text(module: Tree, key: str, place: str) -> str | None:
     return value or None
 
 
-def _nulls(tree: Tree) -> Tree:
+def nulls(tree: Tree) -> Tree:
     """`null` as text, left over from `${VAR:null}` or typed as an override, is null at the top level."""
     return {
         key: replace(value, value=None) if isinstance(value, ConfigValue) and value.value == "null" else value
         for key, value in tree.items()
     }
-
-
-def _override(tree: Tree, overrides: Sequence[Override]) -> Tree:
-    for override in overrides:
-        value = ConfigValue(key=override.key, value=override.value, source=Source.OVERRIDE)
-        if override.key == "model":
-            message = "the model preset is read before overrides are applied"
-            expected = "name it in the file, as modules.*.model, or override single values"
-            raise ConfigurationError(message, place="override model", expected=expected)
-        known = {*flatten(tree), *tree, *primus_facts().known}
-        if override.key not in known:
-            message = f"{shown(override.key)} is not a value of this configuration"
-            raise ConfigurationError(message, place="override", expected=nearest(override.key, known))
-        patch: Tree | ConfigValue = value
-        if isinstance(override.value, dict):
-            prefix = f"{override.key}."
-            patch = build(override.value, source=Source.OVERRIDE, file="override", variables={}, prefix=prefix)
-        for part in reversed(override.key.split(".")):
-            patch = {part: patch}
-        assert isinstance(patch, dict)  # noqa: S101 - a name has at least one part; for the type checker
-        tree = merge(tree, patch)
-    return _nulls(tree)

@@ -1,10 +1,11 @@
 """The door to Primus experiment files: text in, `LoadedConfiguration` out."""
 
+from collections.abc import Callable
+from importlib import import_module
+
 from projector.config.document import Document
-from projector.config.megatron.job import Arguments, load
-from projector.config.primus.experiment import resolve
+from projector.config.primus.experiment import Module, resolve
 from projector.config.primus.extends import Extender
-from projector.config.primus.facts import primus_facts
 from projector.config.primus.presets import CatalogPresets, Presets, TreePresets
 from projector.provenance import LoadedConfiguration, Source
 
@@ -16,13 +17,8 @@ def read(document: Document) -> LoadedConfiguration:
     path, root = document.path, document.primus_root
     tree = extender.text(document.text, name=document.name) if path is None else extender.file(path)
     presets: Presets = CatalogPresets(variables) if root is None else TreePresets(root, variables)
-    module = resolve(tree, name=document.name, presets=presets, overrides=document.overrides)
-    return load(
-        Arguments(
-            values=module.values,
-            file=document.name,
-            model=module.model.removesuffix(".yaml") if module.model else "model",
-            others=module.others,
-            known=primus_facts().known,
-        )
-    )
+    module = resolve(tree, name=document.name, presets=presets)
+    # The module of a framework is imported when one of its files comes.
+    load: Callable[[Module, Document], LoadedConfiguration]
+    load = import_module(f"projector.config.primus.{module.framework}").load
+    return load(module, document)
