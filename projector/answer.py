@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from projector import catalog
-from projector.api import DEFAULT_DEVICE, Question
+from projector.api import DEFAULT_DEVICE, DEFAULT_DEVICES_PER_NODE, Question
 from projector.catalog import Device
 from projector.config import (
     Assumption,
@@ -15,6 +15,7 @@ from projector.config import (
     read,
     read_hardware_file,
 )
+from projector.errors import InputError
 from projector.job import AttentionBackend, Schedule, Target, TrainingJob
 from projector.memory import (
     count_parameters,
@@ -43,8 +44,11 @@ def answer(question: Question) -> Projection:
     loaded = load(question)
     device = catalog.device(question.device or DEFAULT_DEVICE)
     asked = _scheduled(loaded.job, question.schedule)
-    target = _target(question, asked, device)
-    job, layout = _laid_out(asked, target, device)
+    target = _target(question, loaded, asked, device)
+    try:
+        job, layout = _laid_out(asked, target, device)
+    except InputError as error:
+        raise _in_own_words(error, loaded.spelling) from error
     unmodelled = (*loaded.unmodelled, *unmodelled_layers(job))
     memory = _memory(question, job, layout, device, unmodelled) if question.memory else None
     unknown = unknown_figures(job, layout, device) if question.memory else ()
@@ -66,6 +70,11 @@ def answer(question: Question) -> Projection:
         memory=memory,
         performance=performance,
     )
+
+
+def _in_own_words(error: InputError, spelling: Mapping[str, str]) -> InputError:
+    """The error with its place as the file spells it."""
+    return type(error)(error.message, place=spelling.get(error.place, error.place), expected=error.expected)
 
 
 def halves(job: TrainingJob, target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
@@ -94,6 +103,7 @@ def load(question: Question) -> LoadedConfiguration:
         overrides=overrides_from_pairs(question.overrides.items()),
         primus_root=question.primus_root,
         root=question.directory,
+        companions=question.companions,
     )
 
 
@@ -111,11 +121,15 @@ def _scheduled(job: TrainingJob, name: str) -> TrainingJob:
     return replace(job, schedule=named_schedule(name) or job.schedule)
 
 
-def _target(question: Question, job: TrainingJob, device: Device) -> Target:
-    nodes = question.nodes
-    if nodes is None:
-        nodes = minimum_nodes(job, max(1, question.devices_per_node))
-    return Target(device=device.name, nodes=nodes, devices_per_node=question.devices_per_node, scaling=question.scaling)
+def _target(question: Question, loaded: LoadedConfiguration, job: TrainingJob, device: Device) -> Target:
+    per_node = _first(question.devices_per_node, loaded.devices_per_node, DEFAULT_DEVICES_PER_NODE)
+    nodes = _first(question.nodes, loaded.nodes, minimum_nodes(job, max(1, per_node)))
+    return Target(device=device.name, nodes=nodes, devices_per_node=per_node, scaling=question.scaling)
+
+
+def _first(*counts: int | None) -> int:
+    """The first count that somebody states."""
+    return next(count for count in counts if count is not None)
 
 
 def _memory(
@@ -178,7 +192,7 @@ def _assumed(question: Question, loaded: LoadedConfiguration, target: Target) ->
     own = []
     if question.device is None:
         own.append(Assumption(what=f"GPU {target.device}", why="nothing names one; say --gpu-arch or target.device"))
-    if question.nodes is None:
+    if question.nodes is None and loaded.nodes is None:
         own.append(
             Assumption(
                 what=f"{target.nodes} node(s) of {target.devices_per_node} GPUs",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from projector.job import Target, TrainingJob
     from projector.projection import MemoryProjection, PerformanceProjection, Projection
 
+DEFAULT_DEVICES_PER_NODE = 8
+"""GPUs of one host where nothing states them: OAM and HGX boards of MI250X (dies aside) to MI355X and A100 to B300."""
 DEFAULT_DEVICE = "MI300X"
 """The GPU that the command assumes, and names under `assumed`, when nothing states one."""
 
@@ -32,6 +34,8 @@ class Question:
     """The folder that relative `extends` of the file may reach; None allows none."""
     primus_root: Path | None = None
     """A Primus checkout with presets; None uses the catalog."""
+    companions: Mapping[str, str] = field(default_factory=dict)
+    """Content of files given beside the configuration, by name, such as a DeepSpeed configuration."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Values for `${VAR}`."""
     overrides: Mapping[str, str] = field(default_factory=dict)
@@ -40,8 +44,8 @@ class Question:
     """GPU name; None assumes the default and says so."""
     nodes: int | None = None
     """Hosts; None takes the fewest that hold one replica of the model."""
-    devices_per_node: int = 8
-    """GPUs of one host."""
+    devices_per_node: int | None = None
+    """GPUs of one host; None takes what the file states, else 8 as on every common server of today's large GPUs."""
     scaling: Scaling = Scaling.STRONG
     """What the batch does on more nodes."""
     memory: bool = True

@@ -72,6 +72,14 @@ class LoadedConfiguration:
 
     job: "TrainingJob"
     """The job, complete except for what the target decides."""
+    format: str = "projector"
+    """Dialect of the file, one of `projector.config.FORMATS`."""
+    nodes: int | None = None
+    """Hosts that the file's launch command or cluster section states; a question's own count wins."""
+    devices_per_node: int | None = None
+    """GPUs of one host, likewise."""
+    spelling: Mapping[str, str] = field(default_factory=dict)
+    """The dialect's own key for each name that options and requests share, such as `micro_batch_size`."""
     values: Mapping[str, ConfigValue] = field(default_factory=dict)
     """Every effective value by key."""
     ignored: tuple[str, ...] = ()

@@ -117,7 +117,7 @@ OPTIONS: tuple[Row, ...] = (
     _target(
         name="--target-nodes",
         value="N",
-        default="$NNODES, else the fewest that hold one replica",
+        default="$NNODES, else what the file states, else the fewest that hold one replica",
         fate=Fate.WORKS,
         meaning="Nodes to project on.",
         becomes="`Question.nodes`",
@@ -135,7 +135,7 @@ OPTIONS: tuple[Row, ...] = (
     _target(
         name="--devices-per-node",
         value="N",
-        default="$GPUS_PER_NODE, else 8",
+        default="$GPUS_PER_NODE, else what the file states, else 8",
         fate=Fate.WORKS,
         meaning="GPUs of one node.",
         becomes="`Question.devices_per_node`",

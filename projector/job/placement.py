@@ -61,10 +61,12 @@ class Batch:
 
     micro: int
     """Sequences per micro batch and data-parallel rank."""
-    global_: int
-    """Sequences per iteration over the whole cluster."""
     sequence_length: int
     """Tokens per sequence, before context parallelism."""
+    global_: int | None = None
+    """Sequences per iteration over the whole cluster; None where `micro_batches` decides."""
+    micro_batches: int = 1
+    """Micro batches per iteration and data-parallel rank (gradient accumulation) where no global batch is stated."""
 
 
 class Schedule(StrEnum):

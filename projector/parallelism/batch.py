@@ -27,19 +27,25 @@ def minimum_nodes(job: TrainingJob, devices_per_node: int) -> int:
 
 
 def global_batch(job: TrainingJob, target: Target, data: int) -> int:
-    """Sequences per iteration on the target: as written, or grown with data parallelism under weak scaling."""
+    """Sequences per iteration on the target: as written, or grown with data parallelism under weak scaling.
+
+    Where the job states micro batches per rank, the batch grows with data parallelism in the run itself.
+    """
+    stated = job.batch.global_
+    if stated is None:
+        return job.batch.micro * job.batch.micro_batches * data
     if target.scaling is Scaling.STRONG:
-        return job.batch.global_
+        return stated
     degrees = job.parallelism
     smallest = minimum_nodes(job, target.devices_per_node) * target.devices_per_node
     base = smallest // (degrees.tensor * degrees.pipeline * degrees.context)
-    if job.batch.global_ * data % base:
+    if stated * data % base:
         raise BatchIndivisible(
-            f"global batch {job.batch.global_} for data parallel {base} does not grow to data parallel {data} evenly",
+            f"global batch {stated} for data parallel {base} does not grow to data parallel {data} evenly",
             place="global_batch_size",
             expected=f"a multiple of {base // gcd(base, data)}",
         )
-    return job.batch.global_ * data // base
+    return stated * data // base
 
 
 def micro_batches(batch: int, micro: int, data: int) -> int:

@@ -65,7 +65,7 @@ def _speed(seconds: float) -> PerformanceProjection:
 def _engine(job: TrainingJob, target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
     """An engine that answers from the job alone, so that equal rows get equal answers."""
     gib = 1.0 + len(job.model.layers)
-    return _memory(gib, job.parallelism.pipeline), _speed(job.batch.global_ / target.devices)
+    return _memory(gib, job.parallelism.pipeline), _speed((job.batch.global_ or 0) / target.devices)
 
 
 def _figures(rows: list[Row]) -> dict[tuple[str, str], Figure]:

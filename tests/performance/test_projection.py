@@ -58,7 +58,7 @@ def test_the_waterfall_adds_up_and_tokens_are_those_of_the_batch(drawn: tuple[Tr
     found = project(job, nodes=nodes)
     assert sum(step.seconds for step in found.waterfall) == pytest.approx(found.iteration_seconds, rel=1e-12)
     assert all(step.seconds >= -1e-9 for step in found.waterfall), found.waterfall
-    tokens = job.batch.global_ * job.batch.sequence_length
+    tokens = (job.batch.global_ or 0) * job.batch.sequence_length
     assert found.tokens_per_second_per_device * nodes * 8 * found.iteration_seconds == pytest.approx(tokens)
     assert 0 <= found.bubble_ratio < 1
     assert 0 < found.mfu < 1

@@ -33,8 +33,10 @@ class Arguments:
     """Names that the file's dialect knows beyond Megatron-LM's own."""
 
 
-def load(arguments: Arguments, *, model: ModelArchitecture | None = None) -> LoadedConfiguration:
-    """Map arguments; `model` stands for the arguments of the architecture where something else states it.
+def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None = None) -> LoadedConfiguration:
+    """Map the arguments of a file in the dialect `format_`.
+
+    `model` stands for the arguments of the architecture where something else states it.
 
     Raises `ConfigurationError` and `LayoutImpossible` for values that cannot be right.
     """
@@ -56,6 +58,7 @@ def load(arguments: Arguments, *, model: ModelArchitecture | None = None) -> Loa
     ignored = _left_over(keys, notes, arguments)
     return LoadedConfiguration(
         job=job,
+        format=format_,
         values=dict(sorted(arguments.values.items())),
         ignored=(*ignored, *arguments.others),
         assumed=tuple(notes.assumed),

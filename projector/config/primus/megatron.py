@@ -29,4 +29,4 @@ def load(module: Module, document: Document) -> LoadedConfiguration:
         others=module.others,
         known=known,
     )
-    return load_arguments(arguments)
+    return load_arguments(arguments, format_="primus")
