@@ -1,12 +1,30 @@
-"""Regenerates every reference page from its source."""
+"""Regenerates every reference page from its source.
+
+`python -m docs [PRIMUS_CHECKOUT]`; the page of recipes needs a checkout of AMD-AGI/Primus, or PRIMUS_ROOT.
+"""
+
+import os
+import sys
+from pathlib import Path
 
 import yaml
 
-from docs import accuracy_page, api_reference, cli_reference, conditions_reference, metrics_reference, readme
+from docs import (
+    accuracy_page,
+    api_reference,
+    cli_reference,
+    conditions_reference,
+    metrics_reference,
+    readme,
+    recipes_page,
+)
 
 if __name__ == "__main__":
     definition = yaml.safe_load(api_reference.DEFINITION.read_text(encoding="utf-8"))
     api_reference.PAGE.write_text(api_reference.render(definition), encoding="utf-8")
     for page in (cli_reference, conditions_reference, metrics_reference, accuracy_page):
         page.PAGE.write_text(page.render(), encoding="utf-8")
+    checkout = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("PRIMUS_ROOT")
+    if checkout:
+        recipes_page.PAGE.write_text(recipes_page.render(Path(checkout)), encoding="utf-8")
     readme.PAGE.write_text(readme.render(readme.PAGE.read_text(encoding="utf-8")), encoding="utf-8")

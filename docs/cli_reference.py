@@ -33,7 +33,8 @@ same command.
 
 `key=value`, `--key=value`, `--key value` and `--flag` (true) override values of the configuration by name; dots name
 nested values. `true`, `false` and `null` in any of YAML's usual spellings, numbers, and lists such as `[0,1]` are read
-as such; everything else is text, and nothing is evaluated. An unknown name is an error that names the nearest known
+as such; everything else is text, and nothing is evaluated. Sizes may also be given by the [names that work in every
+format](formats.md#names-that-work-everywhere). An unknown name is an error that names the nearest known
 ones. Names of options have hyphens and names of values have underscores, so a misspelt option is never taken for a
 value. An option and an override, or two options, that contradict each other are an error.
 
@@ -73,7 +74,8 @@ Every option of `primus projection` (AMD-AGI/Primus fd1eeabb) is taken with the 
 - `--enable-zero-bubble` also sets `patch_zero_bubble`, without which Primus does not run the schedule;
 - an unknown override is an error, overrides are not evaluated as Python, and options cannot be abbreviated;
 - every pipeline stage is reported, so `RANK` has no effect;
-- what has no effect is named in the result, and what is not available yet is refused.
+- what has no effect is named in the result, and what is not available yet is refused;
+- `--export_config`, which Primus takes and does nothing with, writes the [project's own format](formats.md).
 """
 
 

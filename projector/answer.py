@@ -31,6 +31,7 @@ from projector.projection import (
     PerformanceProjection,
     Projection,
     ResolvedLayout,
+    Verdict,
 )
 from projector.schedule import named_schedule
 
@@ -50,12 +51,15 @@ def answer(question: Question) -> Projection:
     except InputError as error:
         raise _in_own_words(error, loaded.spelling) from error
     unmodelled = (*loaded.unmodelled, *unmodelled_layers(job))
-    memory = _memory(question, job, layout, device, unmodelled) if question.memory else None
+    memory = None
+    if question.memory:
+        memory, unmodelled = _memory(question, job, layout, device, unmodelled)
     unknown = unknown_figures(job, layout, device) if question.memory else ()
     estimated = memory_assumptions(job, layout) if question.memory else ()
     performance, without_effect = _performance(question, job, target, layout, device)
     return Projection(
         model=job.model.name,
+        format=loaded.format,
         target=target,
         layout=_resolved(layout),
         micro_batch=layout.micro_batch,
@@ -107,6 +111,17 @@ def load(question: Question) -> LoadedConfiguration:
     )
 
 
+def effective(question: Question) -> LoadedConfiguration:
+    """What was read, under the schedule and with the cluster that the question itself states."""
+    loaded = load(question)
+    return replace(
+        loaded,
+        job=_scheduled(loaded.job, question.schedule),
+        nodes=loaded.nodes if question.nodes is None else question.nodes,
+        devices_per_node=loaded.devices_per_node if question.devices_per_node is None else question.devices_per_node,
+    )
+
+
 def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
     """The job with framework choices that the device decides: which kernel family runs attention."""
     if job.software.attention_backend is not None:
@@ -134,14 +149,15 @@ def _first(*counts: int | None) -> int:
 
 def _memory(
     question: Question, job: TrainingJob, layout: Layout, device: Device, unmodelled: tuple[Unmodelled, ...]
-) -> MemoryProjection:
-    return project_memory(
-        job,
-        layout,
-        device,
-        safety_margin=question.memory_safety_margin,
-        understood=not any(each.decides for each in unmodelled),
-    )
+) -> tuple[MemoryProjection, tuple[Unmodelled, ...]]:
+    """The memory half, and the notes: what overstates memory decides where the job does not fit."""
+    margin = question.memory_safety_margin
+    understood = not any(each.decides for each in unmodelled)
+    projection = project_memory(job, layout, device, safety_margin=margin, understood=understood)
+    if projection.verdict is not Verdict.DOES_NOT_FIT or not any(each.overstates for each in unmodelled):
+        return projection, unmodelled
+    deciding = tuple(replace(each, decides=each.decides or each.overstates) for each in unmodelled)
+    return project_memory(job, layout, device, safety_margin=margin, understood=False), deciding
 
 
 def _performance(
@@ -193,10 +209,13 @@ def _assumed(question: Question, loaded: LoadedConfiguration, target: Target) ->
     if question.device is None:
         own.append(Assumption(what=f"GPU {target.device}", why="nothing names one; say --gpu-arch or target.device"))
     if question.nodes is None and loaded.nodes is None:
+        hint = f", since {loaded.cluster_hint}" if loaded.cluster_hint else ""
         own.append(
             Assumption(
                 what=f"{target.nodes} node(s) of {target.devices_per_node} GPUs",
-                why="the fewest that hold one copy of the model; say --target-nodes or target.nodes",
+                why=f"the fewest that hold one copy of the model{hint}; say --target-nodes or target.nodes",
             )
         )
+    if loaded.cluster_hint and question.devices_per_node is None and loaded.devices_per_node is None:
+        own.append(Assumption(what=f"{target.devices_per_node} GPUs per node", why=loaded.cluster_hint))
     return (*loaded.assumed, *own)

@@ -54,6 +54,7 @@ def document(projection: Projection) -> Document:
 def _job(projection: Projection) -> Document:
     return {
         "model": projection.model,
+        "format": projection.format,
         "values": [
             {"key": each.key, "value": _json(each.value), "source": str(each.source), "file": each.file}
             for each in projection.values

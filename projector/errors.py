@@ -21,11 +21,20 @@ from typing import ClassVar
 _SHOWN_CHARACTERS = 60
 """Longest quotation of a value in a message, so that the message stays readable."""
 
+_PART_CHARACTERS = 300
+"""Longest part of a message: place, what is wrong, what would be right."""
+
 
 def shown(value: object) -> str:
     """A value as messages quote it: its `repr`, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+
+
+def _one_line(text: str) -> str:
+    """A part of a message without line ends and of bounded length, whatever of a person's file it quotes."""
+    line = " ".join(text.splitlines())
+    return line if len(line) <= _PART_CHARACTERS else f"{line[: _PART_CHARACTERS - 3]}..."
 
 
 class ProjectorError(Exception):
@@ -42,10 +51,8 @@ class InputError(ProjectorError):
 
         `place` is a file, key or option; `message` names the offending value; `expected` says what would be right.
         """
-        self.message = message
-        self.place = place
-        self.expected = expected
-        super().__init__(message, place, expected)
+        self.message, self.place, self.expected = (_one_line(part) for part in (message, place, expected))
+        super().__init__(self.message, self.place, self.expected)
 
     def __str__(self) -> str:
         """One line: `place: message; expected`."""

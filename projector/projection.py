@@ -287,6 +287,8 @@ class Projection:
 
     model: str
     """Name of the model."""
+    format: str
+    """Dialect in which the configuration was read, such as `primus`."""
     target: Target
     """Where it would run."""
     layout: ResolvedLayout

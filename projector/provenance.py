@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 class Source(StrEnum):
     """Who decided a value; later ones win."""
 
+    DEFAULT = "default"
     MODULE_PRESET = "module preset"
     MODEL_PRESET = "model preset"
     CATALOG = "catalog"
@@ -64,6 +65,8 @@ class Unmodelled:
     """What the answer lacks because of it."""
     decides: bool
     """True when memory may be wrong by more than the stated interval, so that nothing may be said to fit."""
+    overstates: bool = False
+    """The answer counts more memory than the run needs: what fits fits, and what does not fit is left open."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +81,8 @@ class LoadedConfiguration:
     """Hosts that the file's launch command or cluster section states; a question's own count wins."""
     devices_per_node: int | None = None
     """GPUs of one host, likewise."""
+    cluster_hint: str = ""
+    """What in the file would tell the size of the cluster, where it cannot be resolved."""
     spelling: Mapping[str, str] = field(default_factory=dict)
     """The dialect's own key for each name that options and requests share, such as `micro_batch_size`."""
     values: Mapping[str, ConfigValue] = field(default_factory=dict)

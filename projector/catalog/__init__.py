@@ -14,11 +14,11 @@ from projector.catalog.device import CollectiveCurve, Device, Link, LinkKind, pe
 from projector.catalog.device_file import read_device
 from projector.catalog.facts import Provenance, read_mapping
 from projector.catalog.host import HostCosts, host_costs
-from projector.catalog.model import CatalogModel, TokenizerVocabulary
+from projector.catalog.model import CatalogModel, RefusedModel, TokenizerVocabulary
 from projector.catalog.model_file import read_model
 from projector.catalog.overrides import HardwareOverrides
 from projector.catalog.tokenizers import find_vocabulary
-from projector.errors import DeviceUnknown, PresetUnknown, shown
+from projector.errors import DeviceUnknown, NotAvailable, PresetUnknown, shown
 
 __all__ = [
     "CatalogModel",
@@ -29,6 +29,7 @@ __all__ = [
     "Link",
     "LinkKind",
     "Provenance",
+    "RefusedModel",
     "ReservedRatio",
     "TokenizerVocabulary",
     "citations",
@@ -38,6 +39,7 @@ __all__ = [
     "model",
     "models",
     "peak_format",
+    "refused_models",
     "reserved_ratio",
     "tokenizer_vocabulary",
 ]
@@ -69,19 +71,28 @@ def devices() -> tuple[Device, ...]:
 def model(name: str) -> CatalogModel:
     """The model called `name`: canonical name, framework preset or Hugging Face repository, in any case.
 
-    Raises `PresetUnknown`, which names the nearest known ones.
+    Raises `PresetUnknown`, which names the nearest known ones, and `NotAvailable` for a model that the engine cannot
+    describe at all, with the reason.
     """
     path = names.find(_MODELS, name)
     if path is None:
         near = get_close_matches(names.normalised(name), names.known_names(_MODELS), n=3, cutoff=0.6)
         hint = f"did you mean {', '.join(near)}?" if near else "`projector models` lists what is known"
         raise PresetUnknown(f"the model {shown(name)} is not in the catalog", expected=hint)
-    return _model(path)
+    found = _model(path)
+    if isinstance(found, RefusedModel):
+        raise NotAvailable(f"the model {shown(name)} {found.reason}", expected="`projector models` lists what is known")
+    return found
 
 
 def models() -> tuple[CatalogModel, ...]:
-    """Every model of the catalog, by name."""
-    return tuple(_model(_MODELS / f"{stem}.yaml") for stem in names.stems(_MODELS))
+    """Every model of the catalog that `model` answers, by name."""
+    return tuple(found for found in _all_models() if isinstance(found, CatalogModel))
+
+
+def refused_models() -> tuple[RefusedModel, ...]:
+    """Every model that `model` refuses, by name."""
+    return tuple(found for found in _all_models() if isinstance(found, RefusedModel))
 
 
 def tokenizer_vocabulary(tokenizer_type: str | None, tokenizer_model: str | None) -> TokenizerVocabulary | None:
@@ -103,6 +114,10 @@ def _device(path: Path) -> Device:
     return read_device(path)
 
 
+def _all_models() -> tuple[CatalogModel | RefusedModel, ...]:
+    return tuple(_model(_MODELS / f"{stem}.yaml") for stem in names.stems(_MODELS))
+
+
 @cache
-def _model(path: Path) -> CatalogModel:
+def _model(path: Path) -> CatalogModel | RefusedModel:
     return read_model(path)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import yaml
 
-from projector.errors import ConfigurationError
+from projector.errors import ConfigurationError, shown
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Scalar = TypeVar("_Scalar", int, float, str, bool)
@@ -49,7 +49,7 @@ class Facts:
     def __init__(self, content: object, *, place: str) -> None:
         """`place` names the file, and the key of an inner mapping, for complaints."""
         if not isinstance(content, Mapping):
-            raise ConfigurationError(f"{content!r} is not a mapping", place=place)
+            raise ConfigurationError(f"{shown(content)} is not a mapping", place=place)
         self._content = content
         self._unread = set(content)
         self.place = place
@@ -71,7 +71,7 @@ class Facts:
         if kind is float and type(value) is int:
             return kind(value)
         if type(value) is not kind:
-            raise ConfigurationError(f"{value!r}", place=f"{self.place}.{key}", expected=f"expected {kind.__name__}")
+            raise ConfigurationError(shown(value), place=f"{self.place}.{key}", expected=f"expected {kind.__name__}")
         return value
 
     def required(self, key: str, kind: type[_Scalar]) -> _Scalar:
@@ -94,7 +94,7 @@ class Facts:
         except ValueError:
             known = ", ".join(member.value for member in kind)
             raise ConfigurationError(
-                f"{value!r}", place=f"{self.place}.{key}", expected=f"expected one of {known}"
+                shown(value), place=f"{self.place}.{key}", expected=f"expected one of {known}"
             ) from None
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Facts:
         if value is None:
             return ()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigurationError(f"{value!r}", place=f"{self.place}.{key}", expected="expected a list of strings")
+            raise ConfigurationError(shown(value), place=f"{self.place}.{key}", expected="expected a list of strings")
         return tuple(value)
 
     def inner(self, key: str) -> "Facts":

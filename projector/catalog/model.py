@@ -24,14 +24,28 @@ class CatalogModel:
     huggingface_class: str | None = None
     """The class of `transformers` that builds it, such as `LlamaForCausalLM`; None when there is none."""
     parameters: int | None = None
-    """Published or counted parameters, all of them, where they are known exactly; only for reports and tests."""
+    """Parameters of the published weights, or of the public class, where they are known exactly; only for reports."""
     note: str = ""
-    """What to know about it, such as parts that the architecture leaves out."""
+    """What to know about it, such as where a framework's preset differs."""
 
     @property
     def vocabulary(self) -> int:
         """Entries of the published token table."""
         return self.architecture.vocabulary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RefusedModel:
+    """A model whose name is known and whose training the engine cannot describe at all."""
+
+    name: str
+    """Canonical name, such as `flux-12b`; the file's name."""
+    aliases: tuple[str, ...] = ()
+    """Its other names."""
+    reason: str
+    """Why it is refused, as the rest of a sentence that begins with its name."""
+    sources: tuple[str, ...]
+    """Where it is published, or which recipes name it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

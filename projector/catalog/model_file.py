@@ -1,19 +1,18 @@
-"""Reading `models/*.yaml` into `CatalogModel`.
+"""Reading `models/*.yaml` into `CatalogModel`, or into `RefusedModel` where the file says `refused`.
 
 A file names its blocks once (`mixers`, `feed_forwards`, with the field names of `projector.job`) and says in `layers`
 how often which pairs repeat: `[3, [attention, dense]]` is three equal layers, `[18, [sliding, experts], [full,
-experts]]` eighteen times two.
+experts]]` eighteen times two. `post_norms: true` holds for every layer; `[attention, dense, post_norms]` for one.
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any
 
 from projector.catalog.facts import Facts, read_mapping
-from projector.catalog.model import CatalogModel
-from projector.errors import ConfigurationError
+from projector.catalog.model import CatalogModel, RefusedModel
+from projector.catalog.record import MAXIMUM_LAYERS, record
+from projector.errors import ConfigurationError, shown
 from projector.job import (
     Attention,
     DecoderLayer,
@@ -23,31 +22,35 @@ from projector.job import (
     Mixer,
     MixtureOfExperts,
     ModelArchitecture,
-    NormKind,
-    PositionKind,
     UnmodelledMixer,
     UnmodelledMLP,
 )
 
-_Block = TypeVar("_Block")
-_MIXERS: Mapping[str, type] = {"attention": Attention, "latent": LatentAttention, "unmodelled": UnmodelledMixer}
-_FEED_FORWARDS: Mapping[str, type] = {"dense": DenseMLP, "experts": MixtureOfExperts, "unmodelled": UnmodelledMLP}
-_NOTHING = "none"
+MIXERS: Mapping[str, type] = {"attention": Attention, "latent": LatentAttention, "unmodelled": UnmodelledMixer}
+"""Kinds of blocks under `mixers`."""
+FEED_FORWARDS: Mapping[str, type] = {"dense": DenseMLP, "experts": MixtureOfExperts, "unmodelled": UnmodelledMLP}
+"""Kinds of blocks under `feed_forwards`."""
+NOTHING = "none"
 """Stands in `layers` for a layer without mixer or without feed-forward block."""
+POST_NORMS = "post_norms"
+"""The key, and the third word of a pair, for layers with norms behind their blocks."""
+_GROUP = "[times, [mixer, feed-forward], ...] with names from mixers and feed_forwards"
 
 
-def read_model(path: Path) -> CatalogModel:
-    """The model that a file describes.
+def read_model(path: Path) -> CatalogModel | RefusedModel:
+    """The model that a file describes or refuses.
 
     Raises `ConfigurationError` that names file and key when a value is missing, of the wrong type or unknown.
     """
     facts = Facts(read_mapping(path), place=path.name)
-    huggingface = facts.inner("huggingface")
     name = facts.required("name", str)
+    if "refused" in facts:
+        return _refused(facts, name)
+    huggingface = facts.inner("huggingface")
     model = CatalogModel(
         name=name,
         aliases=facts.texts("aliases"),
-        architecture=_architecture(facts, name),
+        architecture=architecture(facts, name),
         sources=facts.texts("sources"),
         verified=_verified(facts),
         huggingface_id=huggingface.optional("id", str),
@@ -56,6 +59,17 @@ def read_model(path: Path) -> CatalogModel:
         note=facts.default("note", ""),
     )
     huggingface.finish()
+    facts.finish()
+    return model
+
+
+def _refused(facts: Facts, name: str) -> RefusedModel:
+    model = RefusedModel(
+        name=name,
+        aliases=facts.texts("aliases"),
+        reason=facts.required("refused", str),
+        sources=facts.texts("sources"),
+    )
     facts.finish()
     return model
 
@@ -69,64 +83,59 @@ def _verified(facts: Facts) -> bool:
     return status == "verified"
 
 
-def _architecture(facts: Facts, name: str) -> ModelArchitecture:
-    return ModelArchitecture(
-        name=name,
-        hidden=facts.required("hidden", int),
-        layers=_layers(facts),
-        vocabulary=facts.required("vocabulary", int),
-        tied_embeddings=facts.default("tied_embeddings", otherwise=False),
-        norm=facts.choice("norm", NormKind, NormKind.RMS),
-        position=facts.choice("position", PositionKind, PositionKind.ROTARY),
-        max_position=facts.default("max_position", 0),
-        multi_token_prediction_layers=facts.default("multi_token_prediction_layers", 0),
-    )
+def architecture(facts: Facts, name: str) -> ModelArchitecture:
+    """The model, called `name`, from the keys that describe it; raises `ConfigurationError`."""
+    return record(ModelArchitecture, facts, name=name, layers=_layers(facts))
 
 
 def _layers(facts: Facts) -> tuple[DecoderLayer, ...]:
-    mixers: Mapping[str, Mixer] = _blocks(facts.inner("mixers"), _MIXERS)
-    feed_forwards: Mapping[str, FeedForward] = _blocks(facts.inner("feed_forwards"), _FEED_FORWARDS)
-    post_norms = facts.default("post_norms", otherwise=False)
-    groups = facts.raw("layers")
+    mixers: Mapping[str, Mixer] = _blocks(facts.inner("mixers"), MIXERS)
+    feed_forwards: Mapping[str, FeedForward] = _blocks(facts.inner("feed_forwards"), FEED_FORWARDS)
+    every = facts.default(POST_NORMS, otherwise=False)
+    place, groups = f"{facts.place}.layers", facts.raw("layers")
+    if not isinstance(groups, list) or not groups:
+        raise ConfigurationError(shown(groups), place=place, expected=f"expected a list of {_GROUP}")
     layers: list[DecoderLayer] = []
-    try:
-        for repeat, *pairs in groups:  # type: ignore[attr-defined]
-            group = [
-                DecoderLayer(mixer=mixers[mixer], feed_forward=feed_forwards[feed_forward], post_norms=post_norms)
-                for mixer, feed_forward in pairs
+    for group in groups:
+        try:
+            repeat, *pairs = group
+            several = [
+                DecoderLayer(
+                    mixer=mixers[mixer], feed_forward=feed_forwards[feed_forward], post_norms=_post_norms(rest) or every
+                )
+                for mixer, feed_forward, *rest in pairs
             ]
-            layers += group * repeat
-    except (TypeError, ValueError, KeyError) as error:
-        raise ConfigurationError(
-            f"{groups!r}",
-            place=f"{facts.place}.layers",
-            expected="expected a list of [times, [mixer, feed-forward], ...] with names from mixers and feed_forwards",
-        ) from error
+            count = _count(repeat) * _count(len(several))
+        except (TypeError, ValueError, KeyError) as error:
+            raise ConfigurationError(shown(group), place=place, expected=f"expected {_GROUP}") from error
+        if len(layers) + count > MAXIMUM_LAYERS:
+            raise ConfigurationError(shown(group), place=place, expected=f"expected at most {MAXIMUM_LAYERS} layers")
+        layers += several * repeat
     return tuple(layers)
 
 
+def _count(number: object) -> int:
+    if type(number) is not int or number < 1:
+        raise ValueError
+    return number
+
+
+def _post_norms(words: list[object]) -> bool:
+    if words not in ([], [POST_NORMS]):
+        raise ValueError
+    return bool(words)
+
+
 def _blocks(facts: Facts, kinds: Mapping[str, type[Any]]) -> dict[str, Any]:
-    blocks: dict[str, Any] = {_NOTHING: None}
+    blocks: dict[str, Any] = {NOTHING: None}
     for name in facts:
+        if name == NOTHING:
+            place, expected = f"{facts.place}.{name}", "another name: this one stands for no block"
+            raise ConfigurationError("is the name of a block", place=place, expected=expected)
         block = facts.inner(name)
         kind = block.required("kind", str)
         if kind not in kinds:
-            raise ConfigurationError(f"{kind!r}", place=f"{block.place}.kind", expected=f"expected {', '.join(kinds)}")
-        blocks[name] = _block(kinds[kind], block)
+            raise ConfigurationError(shown(kind), place=f"{block.place}.kind", expected=f"expected {', '.join(kinds)}")
+        blocks[name] = record(kinds[kind], block)
+        block.finish()
     return blocks
-
-
-def _block(kind: type[_Block], facts: Facts) -> _Block:
-    """A value of one of the job's block classes, each field read with its own type."""
-    hints = get_type_hints(kind)
-    values = {}
-    for item in fields(kind):  # type: ignore[arg-type]
-        scalar = next(option for option in (*get_args(hints[item.name]), hints[item.name]) if option is not NoneType)
-        optional = item.default is not MISSING or NoneType in get_args(hints[item.name])
-        value = facts.optional(item.name, scalar) if optional else facts.required(item.name, scalar)
-        if value is not None:
-            values[item.name] = value
-        elif item.default is MISSING:
-            values[item.name] = None
-    facts.finish()
-    return kind(**values)

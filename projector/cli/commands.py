@@ -12,6 +12,7 @@ from projector.cli.parser import read_command_line
 from projector.cli.question import Said, ask, understand, unused_variables
 from projector.errors import BatchIndivisible, LayoutImpossible
 from projector.projection import Projection, Verdict
+from projector.provenance import LoadedConfiguration
 
 
 def run(tokens: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -24,7 +25,10 @@ def run(tokens: Sequence[str], environment: Mapping[str, str]) -> int:
     without = (*said.without_effect, *unused_variables(line, question.text, environment))
     if line.command == "show":
         return _show(question, said, without)
+    if line.command == "convert":
+        return _convert(question, said, without)
     projection = _answer(question, without)
+    _export(question, said, without)
 
     def text() -> str:
         from projector.report.text import report  # noqa: PLC0415 - not for other forms
@@ -54,8 +58,38 @@ def _show(question: Question, said: Said, without_effect: Iterable[str]) -> int:
             loaded = load(question)
             write(show.values_report(loaded.values[key] for key in sorted(loaded.values)))
         raise
+    _export(question, said, without_effect)
     _print(said, projection.to_dict, lambda: show.report(projection))
     return exit_codes.ANSWERED
+
+
+def _convert(question: Question, said: Said, without_effect: Iterable[str]) -> int:
+    """Print the configuration in the project's own format."""
+    from projector.config.own import writing  # noqa: PLC0415 - for this command and one option alone
+
+    loaded = _effective(question, without_effect)
+    _export(question, said, without_effect)
+    form = said.switches.get("output", "text")
+    text = replace(said, switches={**said.switches, "output": "text" if form == "yaml" else form})
+    _print(text, lambda: writing.document(loaded), lambda: writing.write(loaded))
+    return exit_codes.ANSWERED
+
+
+def _export(question: Question, said: Said, without_effect: Iterable[str]) -> None:
+    """Write the configuration in the project's own format where that is asked for."""
+    path = said.switches.get("export")
+    if path is None:
+        return
+    from projector.cli.export import export  # noqa: PLC0415 - for this option alone
+
+    export(path, _effective(question, without_effect), read=said.files, folder=question.directory)
+
+
+def _effective(question: Question, without_effect: Iterable[str]) -> LoadedConfiguration:
+    from projector.answer import effective  # noqa: PLC0415 - asking must not load the engine
+
+    loaded = effective(question)
+    return replace(loaded, ignored=(*loaded.ignored, *without_effect))
 
 
 def _checked(projection: Projection) -> int:

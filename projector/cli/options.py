@@ -10,6 +10,7 @@ from projector.cli.files import folder
 from projector.cli.row import (
     CONFIGURED,
     GEMM_BACKEND,
+    LAID_OUT,
     Effect,
     Fate,
     Row,
@@ -31,7 +32,7 @@ _SIMULATE = "`simulate` needs no GPU and is the default here"
 _NO_BENCHMARK = "the analytical projection, which needs no GPU and is what runs without this option"
 
 _common = partial(Row, group="Configuration", commands=CONFIGURED)
-_target = partial(Row, group="Target", commands=CONFIGURED)
+_target = partial(Row, group="Target", commands=LAID_OUT)
 _batch = partial(Row, group="Batch and layout", commands=CONFIGURED)
 _method = partial(Row, group="Method")
 _benchmark = partial(Row, group="Benchmark", fate=Fate.REFUSED, becomes=_NO_BENCHMARK)
@@ -52,9 +53,19 @@ OPTIONS: tuple[Row, ...] = (
         value="FILE",
         default="required",
         fate=Fate.WORKS,
-        meaning="Training configuration, such as a Primus experiment YAML.",
+        meaning="Training configuration, such as a Primus experiment YAML, or the name of a model in the catalog.",
         becomes="the file that is projected",
         effect=switches("config", Path),
+    ),
+    _common(
+        name="--with",
+        value="FILE",
+        repeatable=True,
+        fate=Fate.WORKS,
+        meaning="File beside it: DeepSpeed, accelerate or FSDP settings for a Hugging Face config.json, a launch script"
+        " for a file of Megatron-LM's arguments.",
+        becomes="`Question.companions`; may be given several times",
+        effect=lambda text: Effect(switches={"with": (Path(text),)}),
     ),
     _common(
         name="--format",
@@ -93,9 +104,10 @@ OPTIONS: tuple[Row, ...] = (
     _common(
         name="--export_config",
         value="FILE",
-        fate=Fate.REFUSED,
-        meaning="Write the effective configuration.",
-        becomes="`projector show --config FILE --output yaml` prints it",
+        fate=Fate.WORKS,
+        meaning="Write the effective configuration as well, as the project's own YAML.",
+        becomes="the file that is written, in one step and never over one that was read",
+        effect=switches("export", Path),
     ),
     _target(
         name="--gpu-arch",
@@ -122,6 +134,7 @@ OPTIONS: tuple[Row, ...] = (
         meaning="Nodes to project on.",
         becomes="`Question.nodes`",
         effect=sets("nodes", count),
+        commands=CONFIGURED,
     ),
     _target(
         name="--target-num-nodes",
@@ -131,6 +144,7 @@ OPTIONS: tuple[Row, ...] = (
         meaning="The same as --target-nodes.",
         becomes="`Question.nodes`",
         effect=sets("nodes", count),
+        commands=CONFIGURED,
     ),
     _target(
         name="--devices-per-node",
@@ -140,6 +154,7 @@ OPTIONS: tuple[Row, ...] = (
         meaning="GPUs of one node.",
         becomes="`Question.devices_per_node`",
         effect=sets("devices_per_node", count),
+        commands=CONFIGURED,
     ),
     _target(
         name="--scaling",

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "performance": "How fast will it run?",
     "both": "Both questions at once.",
     "show": "Every effective value of a configuration and where it comes from.",
+    "convert": "The configuration as the project's own plain YAML, which reads back to the same job.",
     "models": "Models that the catalog knows, with sources.",
     "devices": "GPUs that the catalog knows, with sources.",
 }
@@ -66,7 +67,7 @@ def read_command_line(tokens: Sequence[str]) -> CommandLine:
     # What stands in front of the command may only be what every command takes.
     known, rest = _parser_of(command, rows).parse_known_args([*tokens[:place], *tokens[place + 1 :]])
     values = vars(known)
-    given = tuple((row, values[row.name]) for row in rows if row.name in values)
+    given = tuple((row, text) for row in rows if row.name in values for text in _texts(row, values[row.name]))
     _refuse_strangers(command, rest)
     if command in CONFIGURED and "--config" not in values:
         raise UsageError("--config FILE, the training configuration, is needed", place=command)
@@ -134,7 +135,13 @@ def _add(group: "argparse._ArgumentGroup", row: Row) -> None:
     elif row.optional_value:
         group.add_argument(row.name, *row.aliases, dest=row.name, metavar=row.value, nargs="?", const="", help=text)
     else:
-        group.add_argument(row.name, *row.aliases, dest=row.name, metavar=row.value, help=text)
+        action = "append" if row.repeatable else "store"
+        group.add_argument(row.name, *row.aliases, dest=row.name, metavar=row.value, action=action, help=text)
+
+
+def _texts(row: Row, value: str | list[str]) -> Iterable[str]:
+    """The texts that were given to an option."""
+    return value if row.repeatable else (str(value),)
 
 
 def _help(row: Row) -> str:

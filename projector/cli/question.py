@@ -12,7 +12,10 @@ from projector.cli.parser import CommandLine
 from projector.cli.row import PROJECTIONS, Effect, Fate, Row, UsageError
 from projector.cli.variables import VARIABLES
 from projector.config.overrides import split_overrides
-from projector.errors import InputError, NotAvailable
+from projector.errors import InputError, NotAvailable, PresetUnknown
+
+_FILE_SUFFIXES = frozenset({".json", ".sh", ".slurm", ".toml", ".txt", ".yaml", ".yml"})
+"""Endings of files, which no name of a model has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +30,13 @@ class Said:
     """What concerns the command alone, by name."""
     without_effect: tuple[str, ...]
     """Options and variables that were given and change nothing, with the reason."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that were named to be read."""
+        named = (value for name, value in self.switches.items() if name != "export")
+        several = (value if isinstance(value, tuple | list) else (value,) for value in named)
+        return tuple(value for values in several for value in values if isinstance(value, Path))
 
 
 def understand(line: CommandLine, environment: Mapping[str, str]) -> Said:
@@ -44,7 +54,8 @@ def understand(line: CommandLine, environment: Mapping[str, str]) -> Said:
         effect = _effect(row, text)
         _merge(fields, effect.fields, row.name)
         _merge(overrides, effect.overrides, row.name)
-        switches.update(effect.switches)
+        for name, value in effect.switches.items():
+            switches[name] = (*switches.get(name, ()), *value) if isinstance(value, tuple) else value
     return Said(
         fields={name: value for name, (_, value) in fields.items()},
         overrides={name: value for name, (_, value) in overrides.items()},
@@ -60,10 +71,12 @@ def ask(line: CommandLine, said: Said, environment: Mapping[str, str]) -> Questi
     """The question that was asked; raises `ConfigurationError` where a file that it names cannot be read."""
     path: Path = said.switches["config"]
     hardware: Path | None = said.switches.get("hardware")
+    named = _model_text(path)
     question = Question(
-        text=read_text(path),
+        text=read_text(path) if named is None else named,
         name=str(path),
-        directory=path.parent,
+        directory=path.parent if named is None else None,
+        companions={str(beside): read_text(beside) for beside in said.switches.get("with", ())},
         variables=dict(environment),
         overrides=said.overrides,
         memory=line.command in {"memory", "both"},
@@ -71,6 +84,30 @@ def ask(line: CommandLine, said: Said, environment: Mapping[str, str]) -> Questi
         hardware=None if hardware is None else read_text(hardware),
     )
     return replace(question, **said.fields)
+
+
+def _model_text(path: Path) -> str | None:
+    """The text that stands for a model of the catalog, where the path is its name and leads nowhere; else None.
+
+    Raises `PresetUnknown` for what looks like a name that was mistyped.
+    """
+    try:
+        if path.exists() or path.suffix.lower() in _FILE_SUFFIXES:
+            return None
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        return None
+    import json  # noqa: PLC0415 - for this alone
+
+    from projector import catalog  # noqa: PLC0415 - for this alone
+
+    try:
+        catalog.model(str(path))
+    except PresetUnknown as error:
+        if not error.expected.startswith("did you mean") or not path.parent.is_dir():
+            return None
+        message = "there is neither such a file nor such a model"
+        raise PresetUnknown(message, place=str(path), expected=error.expected) from error
+    return json.dumps({"model": str(path)})
 
 
 def unused_variables(line: CommandLine, text: str, environment: Mapping[str, str]) -> tuple[str, ...]:

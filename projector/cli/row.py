@@ -18,7 +18,9 @@ _LARGEST_SHARE = 100
 
 PROJECTIONS = ("memory", "performance", "both")
 """The commands that project."""
-CONFIGURED = (*PROJECTIONS, "show")
+LAID_OUT = (*PROJECTIONS, "show")
+"""The commands that lay a training configuration out on a target."""
+CONFIGURED = (*LAID_OUT, "convert")
 """The commands that read a training configuration."""
 
 
@@ -68,6 +70,8 @@ class Row:
     """Placeholder of its value; None for a switch."""
     optional_value: bool = False
     """The value may be left out."""
+    repeatable: bool = False
+    """The option may be given several times; its switch then holds all values."""
     effect: Callable[[str], Effect] | None = None
     """From the text of the value to what it does; raises `InputError` for a text that does not do. None unless it
     works."""

@@ -7,7 +7,7 @@ matter here are named in the result.
 from functools import partial
 
 from projector.cli.files import folder
-from projector.cli.row import CONFIGURED, GEMM_BACKEND, PROJECTIONS, Fate, Row, count, nothing, one_of, sets
+from projector.cli.row import CONFIGURED, GEMM_BACKEND, LAID_OUT, PROJECTIONS, Fate, Row, count, nothing, one_of, sets
 
 _TIMED = ("performance", "both")
 _TOPOLOGY = "Environment: topology"
@@ -93,7 +93,7 @@ _SIMULATION_ROWS = (
         meaning="GPU to project on.",
         becomes="`Question.device`, unless an option says",
         behind=("--gpu-arch",),
-        commands=CONFIGURED,
+        commands=LAID_OUT,
         effect=sets("device"),
     ),
     _simulation(

@@ -19,20 +19,38 @@ MAXIMUM_INTEGER = 10**12
 class Keys:
     """The values of one module."""
 
-    def __init__(self, values: Mapping[str, ConfigValue]) -> None:
-        """`values` by dotted key."""
+    def __init__(
+        self,
+        values: Mapping[str, ConfigValue],
+        *,
+        defaults: Mapping[str, object] | None = None,
+        unusable: Mapping[str, ConfigurationError] | None = None,
+    ) -> None:
+        """`values` by dotted key.
+
+        `defaults` stand for keys that are absent and whose default depends on the framework's version; `unusable` are
+        keys whose value nobody can read, with the error for whoever asks for it.
+        """
         self.values = values
+        self._defaults = defaults or {}
+        self._unusable = unusable or {}
         self.read: set[str] = set()
-        self._mappings = {key[: key.rindex(".")] for key in values if "." in key}
+        self.sections = {key[: key.rindex(".")] for key in values if "." in key}
 
     def raw(self, key: str) -> object:
-        """The value as it stands, None when absent; raises `ConfigurationError` when a mapping stands there."""
+        """The value as it stands, None when absent; raises `ConfigurationError` for a mapping or an unusable value."""
         self.read.add(key)
+        if key in self._unusable:
+            raise self._unusable[key]
         stated = self.values.get(key)
-        if stated is None and key in self._mappings:
+        if stated is None and key in self.sections:
             place = next(self.place(inner) for inner in self.values if inner.startswith(f"{key}."))
             raise ConfigurationError(f"a mapping stands where {key} has one value", place=place)
-        return None if stated is None else stated.value
+        return self._defaults.get(key) if stated is None else stated.value
+
+    def is_usable(self, key: str) -> bool:
+        """Whether asking for the key raises no error for an unusable value."""
+        return key not in self._unusable
 
     def stated_by_person(self, key: str) -> bool:
         """Whether the experiment, a variable or an override gives the key, rather than a preset."""
@@ -100,6 +118,8 @@ class Keys:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value < float("inf"):
             self.wrong(key, f"a number of at least {minimum:g}")
+        if value > MAXIMUM_INTEGER:
+            self.wrong(key, f"a number of at most {MAXIMUM_INTEGER}")
         return float(value)
 
     @overload

@@ -18,8 +18,8 @@ class Notes:
         """Note a value that was not stated."""
         self.assumed.append(Assumption(what=what, why=why))
 
-    def not_modelled(self, what: str, *, where: str, effect: str, decides: bool) -> None:
+    def not_modelled(self, what: str, *, where: str, effect: str, decides: bool, overstates: bool = False) -> None:
         """Note a part of the job that the engine does not model."""
-        note = Unmodelled(what=what, where=where, effect=effect, decides=decides)
+        note = Unmodelled(what=what, where=where, effect=effect, decides=decides, overstates=overstates)
         if note not in self.unmodelled:
             self.unmodelled.append(note)

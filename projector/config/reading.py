@@ -17,8 +17,16 @@ from projector.config.variables import Counted
 from projector.errors import ConfigurationError, NotAvailable
 from projector.provenance import LoadedConfiguration
 
-_READERS = {"primus": "projector.config.primus.reader"}
+_READERS = {
+    "primus": "projector.config.primus.reader",
+    "megatron": "projector.config.megatron.reader",
+    "torchtitan": "projector.config.torchtitan.reader",
+    "huggingface": "projector.config.huggingface.reader",
+    "projector": "projector.config.own.reader",
+}
 """Module whose `read` takes a document of the dialect; imported when the first one comes."""
+_WITH_COMPANIONS = frozenset({"huggingface", "megatron"})
+"""Dialects that take files beside the configuration."""
 
 
 def read(  # noqa: PLR0913 - each argument is one thing that a configuration depends on
@@ -99,4 +107,8 @@ def _read(document: Document, format_: str | None) -> LoadedConfiguration:
     if dialect is not None and dialect not in FORMATS:
         raise ConfigurationError(f"{format_!r} is not a format", place="format", expected=nearest(dialect, FORMATS))
     dialect = dialect or detect(document.text, name=document.name)
+    if document.companions and dialect not in _WITH_COMPANIONS:
+        message = f"stands beside a configuration of the format {dialect}, which states everything itself"
+        expected = f"a file beside it serves the formats {', '.join(sorted(_WITH_COMPANIONS))} alone"
+        raise ConfigurationError(message, place=min(document.companions), expected=expected)
     return _reader(dialect, name=document.name)(document)

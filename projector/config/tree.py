@@ -11,7 +11,7 @@ Tree: TypeAlias = dict[str, "Tree | ConfigValue"]
 
 
 def build(
-    mapping: Mapping[str, Any], *, source: Source, file: str, variables: Mapping[str, str], prefix: str = ""
+    mapping: Mapping[str, Any], *, source: Source, file: str | None, variables: Mapping[str, str], prefix: str = ""
 ) -> Tree:
     """Give every value of a parsed file its source, and resolve the variables in its texts."""
     tree: Tree = {}

@@ -9,6 +9,7 @@ Sizes are counts of elements unless the name carries a unit. `None` means "not s
 
 from dataclasses import dataclass, field
 
+from projector.job.adapters import LowRankAdapters
 from projector.job.architecture import (
     Attention,
     DecoderLayer,
@@ -48,6 +49,7 @@ __all__ = [
     "FeedForward",
     "LatentAttention",
     "LowPrecision",
+    "LowRankAdapters",
     "Mixer",
     "MixtureOfExperts",
     "ModelArchitecture",
@@ -89,5 +91,7 @@ class TrainingJob:
     """What backward computes again."""
     software: Software = field(default_factory=Software)
     """Framework choices."""
+    adapters: LowRankAdapters | None = None
+    """What is trained beside frozen weights; None trains the weights themselves."""
     schedule: Schedule | None = None
     """The schedule the framework would really run; None lets the layout decide (1F1B, interleaved with chunks)."""

@@ -160,6 +160,8 @@ class ModelArchitecture:
     """Rows of a learned position table; unused otherwise."""
     multi_token_prediction_layers: int = 0
     """DeepSeek-V3's extra prediction modules, each with a copy of the last layer's kind (arXiv 2412.19437, 2.2)."""
+    leaves_out: tuple[str, ...] = ()
+    """Parts of the real model, beside its layers' blocks, that this description lacks, such as a vision tower."""
 
     @property
     def expert_blocks(self) -> tuple[MixtureOfExperts, ...]:

@@ -12,6 +12,9 @@ class RecomputeGranularity(StrEnum):
     """Whole layers: only their input is kept."""
     SELECTIVE = "selective"
     """The named modules of every layer."""
+    OPERATIONS = "operations"
+    """Every layer, except for the outputs of attention, reduce-scatter, all-to-all and every second matrix product
+    (TorchTitan's selective checkpointing by operation)."""
 
 
 class RecomputeMethod(StrEnum):
@@ -37,6 +40,8 @@ class Recompute:
     """Exactly these global layer indices, instead of a method."""
     modules: tuple[str, ...] = ("core_attn",)
     """Modules of selective recomputation, by Megatron's names."""
+    keeps_products: bool = True
+    """By operation, every second matrix product is kept; False computes all of them again."""
 
 
 class LowPrecision(StrEnum):
@@ -92,6 +97,14 @@ class Precision:
     """Weights are kept in the low-precision format (fp8 primary weights)."""
 
     @property
+    def gathered_bytes(self) -> int:
+        """Bytes of a weight, and of its gradient, while full sharding holds it whole: FSDP2 casts before it gathers.
+
+        Source: PyTorch torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py; Megatron-FSDP keeps bf16 weights.
+        """
+        return min(self.weight_bytes, self.activation_bytes)
+
+    @property
     def optimizer_bytes(self) -> int:
         """Bytes of master weight and moments per parameter."""
         return self.master_weight_bytes + self.first_moment_bytes + self.second_moment_bytes
@@ -113,5 +126,7 @@ class Optimizer:
     """Update rule."""
     offload_fraction: float = 0.0
     """Share of the optimizer state that lives in host memory, 0-1."""
+    offload_shards: bool = False
+    """Sharded weights and gradients live in host memory too, as under FSDP2's CPU offload policy."""
     muon_newton_schulz_steps: int = 5
     """Newton-Schulz iterations of a Muon step."""

@@ -27,6 +27,8 @@ class Parallelism:
     """Pipeline stages."""
     virtual_pipeline: int = 1
     """Model chunks per pipeline stage (interleaving); 1 for none."""
+    micro_batch_group: int | None = None
+    """Consecutive micro batches that a model chunk takes before the next one's turn; None for one per stage."""
     expert: int = 1
     """Expert-parallel degree."""
     expert_tensor: int | None = None
@@ -51,6 +53,10 @@ class Parallelism:
     """What data parallelism divides."""
     shard_degree: int | None = None
     """Ranks that share one sharded copy (hybrid sharding, HSDP); None for all data-parallel ranks."""
+    replicas: int = 1
+    """Sharded copies (hybrid sharding) where no shard degree is stated, so that it follows from the cluster."""
+    reshard_after_forward: bool = True
+    """Fully sharded weights are given up after forward and gathered again in backward; False keeps them whole."""
     context_communication: str = "p2p"
     """How context parallelism exchanges keys and values: p2p, all_gather, a2a or a2a+p2p."""
 

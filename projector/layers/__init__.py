@@ -4,21 +4,32 @@ One description serves both answers: `projector.costs` and `projector.performanc
 weights, saved tensors and scratch.
 """
 
+from projector.layers.adapters import COMPONENT as ADAPTERS
 from projector.layers.decoder import layer_operations, mtp_operations, unmodelled_blocks
 from projector.layers.ends import embedding_operations, output_operations
-from projector.layers.recompute import is_recomputed, recomputed_layers, recomputed_modules, uniform_group
+from projector.layers.recompute import (
+    is_recomputed,
+    kept_outputs,
+    recomputed_layers,
+    recomputed_modules,
+    repeated_work,
+    uniform_group,
+)
 from projector.layers.shapes import Shapes, padded_vocabulary, shapes_of
 
 __all__ = [
+    "ADAPTERS",
     "Shapes",
     "embedding_operations",
     "is_recomputed",
+    "kept_outputs",
     "layer_operations",
     "mtp_operations",
     "output_operations",
     "padded_vocabulary",
     "recomputed_layers",
     "recomputed_modules",
+    "repeated_work",
     "shapes_of",
     "uniform_group",
     "unmodelled_blocks",

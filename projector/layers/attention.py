@@ -4,10 +4,10 @@ What is kept follows Transformer Engine 2.11 and Megatron-LM 23e00ed0 (fused qkv
 queries, keys and values are contiguous).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from projector.job import Attention, AttentionBackend, PositionKind
-from projector.layers.blocks import Linear, Split, linear, norm_weight, statistic_bytes
+from projector.layers.blocks import Linear, linear, norm_weight, statistic_bytes
 from projector.layers.shapes import Shapes
 from projector.operations import (
     AttentionKernel,
@@ -17,6 +17,7 @@ from projector.operations import (
     Group,
     Operation,
     SavedTensor,
+    Split,
     Weight,
     Work,
 )
@@ -45,7 +46,9 @@ class Core:
     value_dim: int
     """Width of a value head."""
     window: int | None = None
-    """Sliding window or chunk in keys."""
+    """Sliding window in keys."""
+    chunk: int | None = None
+    """Keys of one chunk."""
 
 
 def attention_operations(mixer: Attention, shapes: Shapes) -> tuple[Operation, ...]:
@@ -57,7 +60,8 @@ def attention_operations(mixer: Attention, shapes: Shapes) -> tuple[Operation, .
         key_value_heads=groups,
         query_key_dim=mixer.head_dim,
         value_dim=mixer.head_dim,
-        window=mixer.window if mixer.window is not None else mixer.chunk,
+        window=mixer.window,
+        chunk=mixer.chunk,
     )
     return (
         _projection(mixer, heads, groups, shapes),
@@ -68,6 +72,7 @@ def attention_operations(mixer: Attention, shapes: Shapes) -> tuple[Operation, .
             heads * mixer.head_dim,
             shapes,
             bias=mixer.bias_output,
+            gated=mixer.output_gate,
         ),
     )
 
@@ -88,6 +93,11 @@ def _projection(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Op
             full_bias=full if mixer.bias_qkv else 0,
             saves=(kept_input(shapes, shapes.local * shapes.hidden),),
             gradient_above_bytes=shapes.residual_bytes,
+            parts=(
+                ("linear_q", query_factor * heads * mixer.head_dim),
+                ("linear_k", groups * mixer.head_dim),
+                ("linear_v", groups * mixer.head_dim),
+            ),
         ),
         shapes,
     )
@@ -95,7 +105,7 @@ def _projection(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Op
 
 def kept_input(shapes: Shapes, elements: int, *, name: str = "input") -> SavedTensor:
     """The input a linear layer keeps for its weight gradient, in the GEMM's format."""
-    return SavedTensor(name=name, size_bytes=int(shapes.linear_input_bytes * elements))
+    return SavedTensor(name=name, size_bytes=int(shapes.linear_input_bytes * elements), only_for_weights=True)
 
 
 def rotary_tables(shapes: Shapes, width: int) -> tuple[SavedTensor, ...]:
@@ -182,6 +192,7 @@ def core_attention(core: Core, shapes: Shapes, *, sinks: int = 0, gated: bool = 
         + output
         + packed
         + (0 if shapes.software.flash_attention else 4 * _scores(core, shapes)),
+        costly_bytes=output + LOG_SUM_EXP_BYTES * shapes.tokens * core.heads,
         recompute_module="core_attn",
     )
 
@@ -226,6 +237,7 @@ def _kernel(core: Core, shapes: Shapes, *, backward: bool) -> AttentionKernel:
         query_key_dim=core.query_key_dim,
         value_dim=core.value_dim,
         window=core.window,
+        chunk=core.chunk,
         backward=backward,
         flash=shapes.software.flash_attention,
     )
@@ -247,8 +259,21 @@ def _exchange(core: Core, shapes: Shapes) -> tuple[Work, ...]:
     return (Collective(kind=kind, group=Group.CONTEXT, message_bytes=message),)
 
 
-def output_projection(full_inputs: int, inputs: int, shapes: Shapes, *, bias: bool) -> Operation:
+def _reads_own_output(shapes: Shapes, *, gated: bool) -> bool:
+    """Whether attention's backward reads the very tensor that enters the output projection.
+
+    Flash kernels read their output, which a gate, an exchange of heads or a change of layout makes another tensor.
+    """
+    software = shapes.software
+    copied = shapes.batch > 1 and software.attention_backend is AttentionBackend.FLASH
+    exchanged = shapes.context > 1 and shapes.context_communication.startswith("a2a")
+    return software.flash_attention and not (gated or copied or exchanged)
+
+
+def output_projection(full_inputs: int, inputs: int, shapes: Shapes, *, bias: bool, gated: bool = False) -> Operation:
     """The row-parallel projection back to the residual stream; keeps the attention output."""
+    shared = _reads_own_output(shapes, gated=gated)
+    kept = kept_input(shapes, shapes.tokens * inputs)
     return linear(
         Linear(
             name="self_attention.linear_proj",
@@ -259,8 +284,10 @@ def output_projection(full_inputs: int, inputs: int, shapes: Shapes, *, bias: bo
             split=Split.ROW,
             bias=shapes.hidden if bias else 0,
             full_bias=shapes.hidden if bias else 0,
-            saves=(kept_input(shapes, shapes.tokens * inputs),),
+            # Of a low-precision copy attention keeps the 16-bit original itself.
+            saves=(replace(kept, only_for_weights=not shared or shapes.low_precision is not None),),
             gradient_above_bytes=shapes.residual_bytes,
+            input_kept=shared,
         ),
         shapes,
     )

@@ -6,7 +6,6 @@ parallelism these are all-gather and reduce-scatter, without it all-reduce and n
 """
 
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from projector.job import LowPrecision, NormKind
 from projector.layers.shapes import Shapes
@@ -16,8 +15,10 @@ from projector.operations import (
     ElementWise,
     Gemm,
     Group,
+    LinearShape,
     Operation,
     SavedTensor,
+    Split,
     Weight,
     Work,
 )
@@ -28,17 +29,6 @@ ACCUMULATE_BYTES_READ, ACCUMULATE_BYTES_WRITTEN = 6, 4
 """Bytes per parameter of adding a bf16 weight gradient to the fp32 main gradient where the GEMM does not."""
 STATISTIC_BYTES = 4
 """An fp32 statistic per token; layer norm keeps mean and deviation, RMS norm the deviation."""
-
-
-class Split(Enum):
-    """How tensor parallelism divides a linear layer."""
-
-    COLUMN = auto()
-    """Outputs divided."""
-    ROW = auto()
-    """Inputs divided."""
-    NONE = auto()
-    """Every rank holds the whole weight."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +63,10 @@ class Linear:
     """Takes part in low-precision GEMMs when the job uses them."""
     tokens: int | None = None
     """Rows, where they are not the device's tokens."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Names and output columns on this device of the layers that are packed into it."""
+    input_kept: bool = False
+    """Another operation keeps its 16-bit input in any case."""
 
 
 def linear(layer: Linear, shapes: Shapes) -> Operation:
@@ -98,8 +92,24 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
         weights=_weights(layer),
         saves=layer.saves,
         scratch_forward_bytes=shapes.element * rows * layer.outputs,
-        scratch_backward_bytes=layer.gradient_above_bytes + _backward_scratch(layer, rows, shapes),
+        scratch_backward_bytes=layer.gradient_above_bytes
+        + shapes.element * rows * (layer.outputs + layer.inputs)
+        + _weight_scratch(layer, rows, shapes),
+        weight_scratch_bytes=_weight_scratch(layer, rows, shapes),
+        product_bytes=tuple(
+            shapes.element * rows * columns for _, columns in layer.parts or ((layer.name, layer.outputs),)
+        ),
+        costly_bytes=shapes.element * shapes.local * layer.outputs if _scatters(layer, shapes) else 0,
         recompute_module=layer.module,
+        linear=LinearShape(
+            rows=rows,
+            inputs=layer.inputs,
+            outputs=layer.outputs,
+            split=layer.split,
+            degree=1 if layer.split is Split.NONE else shapes.tensor,
+            parts=layer.parts,
+            input_kept=layer.input_kept,
+        ),
     )
 
 
@@ -154,6 +164,11 @@ def _row_collectives(layer: Linear, shapes: Shapes) -> tuple[tuple[Work, ...], t
     return (_tensor(CollectiveKind.REDUCE_SCATTER, message),), (_tensor(CollectiveKind.ALL_GATHER, message),)
 
 
+def _scatters(layer: Linear, shapes: Shapes) -> bool:
+    """Whether a reduce-scatter ends its forward pass."""
+    return layer.split is Split.ROW and shapes.tensor > 1 and shapes.sequence_parallel
+
+
 def _tensor(kind: CollectiveKind, message: int) -> Collective:
     return Collective(kind=kind, group=Group.TENSOR, message_bytes=message)
 
@@ -168,14 +183,13 @@ def _weights(layer: Linear) -> tuple[Weight, ...]:
     return weight, Weight(name=f"{prefix}.bias", shape=(layer.bias,), full_elements=layer.full_bias)
 
 
-def _backward_scratch(layer: Linear, rows: int, shapes: Shapes) -> int:
-    """Output gradient, input gradient, gathered copies, and the weight gradient where it is not added in place."""
-    own = shapes.element * rows * (layer.outputs + layer.inputs)
-    if shapes.sequence_parallel and layer.split is Split.COLUMN:
-        own += shapes.element * rows * layer.inputs
+def _weight_scratch(layer: Linear, rows: int, shapes: Shapes) -> int:
+    """The input gathered again for the weight gradient, and that gradient where it is not added in place."""
+    gathers = shapes.sequence_parallel and layer.split is Split.COLUMN
+    gathered = shapes.element * rows * layer.inputs if gathers else 0
     if shapes.software.gradient_accumulation_fusion:
-        return own
-    return own + shapes.element * layer.outputs * layer.inputs
+        return gathered
+    return gathered + shapes.element * layer.outputs * layer.inputs
 
 
 def norm_weight(name: str, width: int, shapes: Shapes, *, full_width: int | None = None) -> tuple[Weight, ...]:
@@ -193,20 +207,20 @@ def statistic_bytes(shapes: Shapes) -> int:
 
 
 def norm(
-    name: str, shapes: Shapes, *, component: str = "layer_norm", keeps_output: bool, rows: int | None = None
+    name: str, shapes: Shapes, *, component: str = "layer_norm", keeps_output: bool, only_for_weights: bool = False
 ) -> Operation:
     """A norm of the residual stream.
 
-    It keeps its input and statistics; `keeps_output` where no linear layer behind it lists the output as its input.
+    It keeps its input and statistics; `keeps_output` where no linear layer behind it lists the output as its input,
+    `only_for_weights` where nothing but weight gradients reads that output.
     """
-    tokens = shapes.local if rows is None else rows
-    size = shapes.element * tokens * shapes.hidden
+    size = shapes.residual_bytes
     saves = [
         SavedTensor(name="input", size_bytes=size, checkpoint=True),
-        SavedTensor(name="statistics", size_bytes=statistic_bytes(shapes) * tokens),
+        SavedTensor(name="statistics", size_bytes=statistic_bytes(shapes) * shapes.local),
     ]
     if keeps_output:
-        saves.append(SavedTensor(name="output", size_bytes=size))
+        saves.append(SavedTensor(name="output", size_bytes=size, only_for_weights=only_for_weights))
     kind = f"{shapes.norm.value}_norm"
     return Operation(
         name=name,

@@ -9,10 +9,12 @@ from projector.job import (
     DenseMLP,
     LatentAttention,
     MixtureOfExperts,
+    ModelArchitecture,
     TrainingJob,
     UnmodelledMixer,
     UnmodelledMLP,
 )
+from projector.layers.adapters import with_adapters
 from projector.layers.attention import attention_operations
 from projector.layers.blocks import norm, residual
 from projector.layers.ends import prediction_head, prediction_input
@@ -35,7 +37,7 @@ def layer_operations(layer: DecoderLayer, job: TrainingJob, layout: Layout) -> t
 @lru_cache(maxsize=512)
 def shaped_layer(layer: DecoderLayer, shapes: Shapes) -> tuple[Operation, ...]:
     """Operations of a decoder layer from sizes alone."""
-    return (*_mixer_half(layer, shapes), *_feed_forward_half(layer, shapes))
+    return with_adapters((*_mixer_half(layer, shapes), *_feed_forward_half(layer, shapes)), shapes)
 
 
 def _mixer_half(layer: DecoderLayer, shapes: Shapes) -> Iterator[Operation]:
@@ -44,7 +46,7 @@ def _mixer_half(layer: DecoderLayer, shapes: Shapes) -> Iterator[Operation]:
             yield norm("input_layernorm", shapes, keeps_output=False)
             yield from attention_operations(layer.mixer, shapes)
         case LatentAttention():
-            yield norm("input_layernorm", shapes, keeps_output=True)
+            yield norm("input_layernorm", shapes, keeps_output=True, only_for_weights=True)
             yield from latent_attention_operations(layer.mixer, shapes)
         case _:
             return
@@ -79,13 +81,17 @@ def mtp_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
 @lru_cache(maxsize=64)
 def shaped_prediction(layer: DecoderLayer, shapes: Shapes) -> tuple[Operation, ...]:
     """Operations of a multi-token-prediction layer from sizes alone."""
-    return (*prediction_input(shapes), *shaped_layer(layer, shapes), *prediction_head(shapes))
+    return (
+        *with_adapters(prediction_input(shapes), shapes),
+        *shaped_layer(layer, shapes),
+        *with_adapters(prediction_head(shapes), shapes),
+    )
 
 
-def unmodelled_blocks(job: TrainingJob) -> dict[str, tuple[int, ...]]:
+def unmodelled_blocks(model: ModelArchitecture) -> dict[str, tuple[int, ...]]:
     """Mixers and feed-forward blocks without operations, by name, with the indices of the layers that hold them."""
     where: dict[str, list[int]] = {}
-    for index, layer in enumerate(job.model.layers):
+    for index, layer in enumerate(model.layers):
         for block in (layer.mixer, layer.feed_forward):
             if isinstance(block, UnmodelledMixer | UnmodelledMLP):
                 where.setdefault(block.name, []).append(index)

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from projector.job import CrossEntropy, Dialect, PositionKind, Software, TrainingJob
+from projector.layers.adapters import with_adapters
 from projector.layers.attention import kept_input
-from projector.layers.blocks import Linear, Split, linear, norm, norm_weight, statistic_bytes
+from projector.layers.blocks import Linear, linear, norm, norm_weight, statistic_bytes
 from projector.layers.shapes import Shapes, shapes_of
 from projector.operations import (
     Collective,
@@ -13,6 +14,7 @@ from projector.operations import (
     Group,
     Operation,
     SavedTensor,
+    Split,
     Weight,
     Work,
 )
@@ -28,7 +30,11 @@ FP32, BF16 = 4, 2
 def embedding_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
     """Token table look-up, learned positions, embedding dropout."""
     shapes = shapes_of(job, layout)
-    return (_embedding(shapes),)
+    table = _embedding(shapes)
+    if shapes.adapters is None:
+        return (table,)
+    # No gradient goes below the first layer.
+    return with_adapters((replace(table, backward_input=(), scratch_backward_bytes=0),), shapes)
 
 
 def _embedding(shapes: Shapes) -> Operation:
@@ -87,10 +93,11 @@ def _positions(shapes: Shapes) -> tuple[Weight, ...]:
 def output_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
     """Final norm, output layer and loss of the last stage."""
     shapes = shapes_of(job, layout)
-    return (
+    operations = (
         norm("decoder.final_layernorm", shapes, component="final_norm", keeps_output=False),
         *_head(shapes, tied_elsewhere=layout.tied_across_stages),
     )
+    return with_adapters(operations, shapes)
 
 
 def _head(shapes: Shapes, *, tied_elsewhere: bool, repeated: bool = False) -> tuple[Operation, ...]:
@@ -104,16 +111,22 @@ def _head(shapes: Shapes, *, tied_elsewhere: bool, repeated: bool = False) -> tu
             inputs=shapes.hidden,
             full_elements=shapes.vocabulary * shapes.hidden,
             split=Split.COLUMN,
-            saves=(SavedTensor(name="input", size_bytes=shapes.residual_bytes), *_logits_in_place(shapes)),
+            saves=(
+                SavedTensor(name="input", size_bytes=shapes.residual_bytes, only_for_weights=True),
+                *_logits_in_place(shapes),
+            ),
             low_precision=False,
         ),
         shapes,
     )
+    # Megatron's own column-parallel layer gathers its input into a buffer that it keeps: persistent memory.
+    buffered = shapes.gathered_bytes - shapes.residual_bytes if shapes.sequence_parallel else 0
     finished = replace(
         output,
         weights=(_head_weight(shapes, tied_elsewhere=tied_elsewhere, repeated=repeated),),
         scratch_forward_bytes=0,
-        scratch_backward_bytes=_head_scratch(output, shapes),
+        scratch_backward_bytes=_head_scratch(output, shapes) - buffered,
+        weight_scratch_bytes=output.weight_scratch_bytes - buffered,
     )
     return finished, _loss(shapes)
 
@@ -131,15 +144,10 @@ def _logits_in_place(shapes: Shapes) -> tuple[SavedTensor, ...]:
 
 
 def _head_scratch(output: Operation, shapes: Shapes) -> int:
-    """Backward scratch of the output layer, without logits that are kept already or never whole.
-
-    Megatron's own column-parallel layer gathers its input into a buffer that it keeps, counted with persistent memory.
-    """
+    """Backward scratch of the output layer, without logits that are kept already or never whole."""
     scratch = output.scratch_backward_bytes
     if shapes.software.cross_entropy in (CrossEntropy.TRANSFORMER_ENGINE, CrossEntropy.LINEAR_FUSED):
         scratch -= _logits_bytes(shapes)
-    if shapes.sequence_parallel:
-        scratch -= shapes.gathered_bytes - shapes.residual_bytes
     return scratch
 
 

@@ -13,9 +13,9 @@ from projector.layers.attention import (
     output_projection,
     rotary_tables,
 )
-from projector.layers.blocks import Linear, Split, linear, norm_weight, statistic_bytes
+from projector.layers.blocks import Linear, linear, norm_weight, statistic_bytes
 from projector.layers.shapes import Shapes
-from projector.operations import ElementWise, Operation, SavedTensor
+from projector.operations import ElementWise, Operation, SavedTensor, Split
 
 UP_PROJECTION = "mla_up_proj"
 """Megatron's selective-recompute module of the up-projections and rotary."""

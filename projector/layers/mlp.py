@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from projector.job import DenseMLP
 from projector.layers.attention import kept_input
-from projector.layers.blocks import Linear, Split, linear
+from projector.layers.blocks import Linear, linear
 from projector.layers.shapes import Shapes
-from projector.operations import ElementWise, Operation, SavedTensor
+from projector.operations import ElementWise, Operation, SavedTensor, Split
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +45,8 @@ def mlp_operations(mlp: DenseMLP, shapes: Shapes, branch: Branch = MAIN) -> tupl
         module=branch.module,
         saves=inputs,
         gradient_above_bytes=shapes.residual_bytes,
+        parts=(("linear_fc1_gate", width), ("linear_fc1_up", width)) if mlp.gated else (("linear_fc1_up", width),),
+        input_kept=not branch.lists_input and not shapes.sequence_parallel,
     )
     second = Linear(
         name=f"{branch.prefix}.linear_fc2",

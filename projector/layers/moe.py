@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts
+from projector.layers.attention import kept_input
 from projector.layers.blocks import (
     ACCUMULATE_BYTES_READ,
     ACCUMULATE_BYTES_WRITTEN,
@@ -23,8 +24,10 @@ from projector.operations import (
     Gemm,
     Group,
     GroupedGemm,
+    LinearShape,
     Operation,
     SavedTensor,
+    Split,
     Weight,
     Work,
 )
@@ -180,6 +183,7 @@ def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
         saves=tuple(saves),
         scratch_forward_bytes=3 * received,
         scratch_backward_bytes=2 * shapes.residual_bytes + 3 * received,
+        costly_bytes=received if shapes.expert > 1 else 0,
         recompute_module="moe",
     )
 
@@ -196,6 +200,7 @@ def _combine(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
         component="router",
         forward=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=False)),
         backward_input=(_permutation(moe, shapes, backward=True), *_travel(moe, shapes, back=False)),
+        costly_bytes=received if shapes.expert > 1 else 0,
         scratch_forward_bytes=4 * received + 2 * shapes.residual_bytes,
         scratch_backward_bytes=2 * shapes.residual_bytes + 2 * received,
         recompute_module="moe",
@@ -226,6 +231,7 @@ def _experts(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[Operatio
         full_outputs=full_columns,
         full_inputs=shapes.hidden,
         module="moe",
+        split=Split.COLUMN,
     )
     second = _Matrix(
         name="linear_fc2",
@@ -234,6 +240,7 @@ def _experts(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[Operatio
         full_outputs=shapes.hidden,
         full_inputs=moe.expert_ffn,
         module="moe_act",
+        split=Split.ROW,
     )
     return _grouped(first, moe, rows, shapes), activation, _grouped(second, moe, rows, shapes)
 
@@ -248,6 +255,7 @@ class _Matrix:
     full_outputs: int
     full_inputs: int
     module: str
+    split: Split
 
 
 def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
@@ -259,9 +267,8 @@ def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) 
     def gemm(n: int, k: int) -> GroupedGemm:
         return GroupedGemm(groups=local, m=rows, n=n, k=k, fused=fused, low_precision=fmt)
 
-    scratch = shapes.element * rows * (outputs + inputs)
-    if not shapes.software.gradient_accumulation_fusion:
-        scratch += shapes.element * local * outputs * inputs
+    fusion = shapes.software.gradient_accumulation_fusion
+    weight_scratch = 0 if fusion else shapes.element * local * outputs * inputs
     return Operation(
         name=f"mlp.experts.{matrix.name}",
         component="experts",
@@ -269,10 +276,20 @@ def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) 
         backward_input=(*cast(rows * outputs, fmt), gemm(inputs, outputs)),
         backward_weight=_weight_gradient(matrix, local, rows, shapes, fused=fused),
         weights=_expert_weights(matrix, moe, local),
-        saves=(SavedTensor(name="input", size_bytes=int(shapes.linear_input_bytes * rows * inputs)),),
+        saves=(kept_input(shapes, rows * inputs),),
         scratch_forward_bytes=shapes.element * rows * outputs,
-        scratch_backward_bytes=shapes.residual_bytes + scratch,
+        scratch_backward_bytes=shapes.residual_bytes + shapes.element * rows * (outputs + inputs) + weight_scratch,
+        weight_scratch_bytes=weight_scratch,
         recompute_module=matrix.module,
+        linear=LinearShape(
+            rows=rows,
+            inputs=inputs,
+            outputs=outputs,
+            split=matrix.split,
+            degree=shapes.expert_tensor,
+            group=Group.EXPERT_TENSOR,
+            expert_ranks=shapes.expert,
+        ),
     )
 
 

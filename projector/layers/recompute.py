@@ -1,9 +1,10 @@
 """What recomputation does again: which whole layers, and which operations of a layer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from projector.job import Recompute, RecomputeGranularity, RecomputeMethod
-from projector.operations import Operation
+from projector.operations import AttentionKernel, Collective, CollectiveKind, Gemm, Operation, Work
 
 INNER_MODULES = {"moe": frozenset({"moe", "moe_act", "shared_experts"})}
 """Modules that lie inside another one by Megatron's names."""
@@ -39,3 +40,41 @@ def recomputed_modules(recompute: Recompute) -> frozenset[str]:
 def is_recomputed(operation: Operation, modules: frozenset[str]) -> bool:
     """Whether selective recomputation of `modules` covers an operation."""
     return operation.recompute_module is not None and operation.recompute_module in modules
+
+
+def kept_outputs(operations: Sequence[Operation], *, products: bool) -> tuple[tuple[int, int], ...]:
+    """What checkpointing by operation keeps of each operation of a layer: bytes of matrix products, and of others.
+
+    Of the `products` every second one is kept, counted through the layer from the first, or none (TorchTitan
+    torchtitan/distributed/activation_checkpoint.py, 5252bae3).
+    """
+    kept: list[tuple[int, int]] = []
+    count = 0
+    for operation in operations:
+        numbered = enumerate(operation.product_bytes, start=count)
+        sizes = [size for number, size in numbered if products and number % 2 == 0]
+        count += len(operation.product_bytes)
+        kept.append((sum(sizes), operation.costly_bytes))
+    return tuple(kept)
+
+
+def repeated_work(operations: Sequence[Operation], *, products: bool) -> tuple[tuple[Work, ...], ...]:
+    """Forward work that checkpointing by operation does again in backward, by operation."""
+    repeated = []
+    for operation, (kept, _) in zip(operations, kept_outputs(operations, products=products), strict=True):
+        whole = sum(operation.product_bytes)
+        share = 1 - kept / whole if whole else 1.0
+        repeated.append(tuple(again for work in operation.forward if (again := _again(work, share)) is not None))
+    return tuple(repeated)
+
+
+def _again(work: Work, share: float) -> Work | None:
+    """The part of a work that runs again, given the `share` of its operation's products that does."""
+    if isinstance(work, AttentionKernel):
+        return None
+    if isinstance(work, Collective) and work.kind in {CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL}:
+        return None
+    if isinstance(work, Gemm) and share < 1:
+        columns = round(work.n * share)
+        return replace(work, n=columns) if columns else None
+    return work

@@ -5,7 +5,7 @@ Layers are described from a `Shapes` and their own architecture only, so equal l
 
 from dataclasses import dataclass
 
-from projector.job import Dialect, LowPrecision, NormKind, PositionKind, Software, TrainingJob
+from projector.job import Dialect, LowPrecision, LowRankAdapters, NormKind, PositionKind, Software, TrainingJob
 from projector.parallelism import Layout
 
 
@@ -53,6 +53,8 @@ class Shapes:
     """Format of the linear layers' GEMMs."""
     software: Software
     """Framework choices."""
+    adapters: LowRankAdapters | None
+    """What is trained beside frozen weights; None where the weights are trained."""
     routing_factor: float
     """Rows that the busiest rank's experts receive over the balanced share."""
 
@@ -117,5 +119,6 @@ def shapes_of(job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0) 
         tied_embeddings=job.model.tied_embeddings,
         low_precision=job.precision.low_precision,
         software=job.software,
+        adapters=job.adapters,
         routing_factor=1.0 if job.software.force_load_balancing else routing_factor,
     )

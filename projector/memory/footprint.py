@@ -6,6 +6,7 @@ reverse, brings back what recomputation dropped, touches scratch and frees. Dist
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from projector.layers import is_recomputed
 from projector.operations import Operation
@@ -123,23 +124,28 @@ def _backward(operations: Sequence[Operation], shares: Sequence[tuple[int, int]]
     return _peak(highest, at, operations, kept)
 
 
-def recomputed(whole: Footprint, input_bytes: int, component: str) -> Footprint:
-    """Footprint of layers that keep only their input and run again in backward.
+def recomputed(
+    whole: Footprint, input_bytes: int, component: str, outputs: Mapping[str, int] = MappingProxyType({})
+) -> Footprint:
+    """Footprint of layers that keep their input, and perhaps some `outputs` by component, and run again in backward.
 
-    While they run again the gradient of their output waits, which is as large as the input.
+    While they run again the gradient of their output waits, which is as large as the input. Kept outputs take the place
+    of what would be computed again.
     """
+    stays = summed(({component: input_bytes}, outputs))
+    saved = sum(stays.values())
     again, back = whole.forward.size_bytes + input_bytes, whole.backward
     higher = whole.forward if again > back.size_bytes else back
     return Footprint(
-        saved=input_bytes,
-        kept={component: input_bytes},
+        saved=saved,
+        kept=stays,
         forward=PassPeak(
-            size_bytes=input_bytes + max(whole.forward.size_bytes - whole.saved, 0),
-            kept={component: input_bytes},
+            size_bytes=saved + max(whole.forward.size_bytes - whole.saved, 0),
+            kept=stays,
             operation=whole.forward.operation,
         ),
         backward=PassPeak(
-            size_bytes=max(again, back.size_bytes),
+            size_bytes=max(again, back.size_bytes, saved + input_bytes),
             kept=higher.kept,
             operation=f"{higher.operation} after recomputation",
         ),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from projector.job import TrainingJob
+from projector.layers import ADAPTERS
 from projector.memory.stages import ChunkOperations, described_stages
 from projector.operations import Held, Operation, Weight, held_by
 from projector.parallelism import Layout
@@ -14,8 +15,8 @@ PREDICTION = "multi_token_prediction"
 def count_parameters(job: TrainingJob, layout: Layout) -> ParameterCounts:
     """Count every weight once for the model, and as held for the device with most of them.
 
-    `total` is what the published model has: no vocabulary padding, no multi-token prediction, and no stored state that
-    is not trained, such as a router's balance bias.
+    `total` is what the published model has: no vocabulary padding, no multi-token prediction, no adapters, and no
+    stored state that is not learnt, such as a router's balance bias.
     """
     return counted(described_stages(job, layout))
 
@@ -23,8 +24,8 @@ def count_parameters(job: TrainingJob, layout: Layout) -> ParameterCounts:
 def counted(stages: Sequence[Sequence[ChunkOperations]]) -> ParameterCounts:
     """Counts of described stages."""
     chunks = [chunk for stage in stages for chunk in stage]
-    main = [weight for chunk in chunks for weight in _weights((chunk.embedding, *chunk.layers, chunk.output))]
-    extra = [weight for chunk in chunks for weight in _weights(chunk.predictions)]
+    main = [weight for chunk in chunks for weight in _published((chunk.embedding, *chunk.layers, chunk.output))]
+    extra = [weight for chunk in chunks for weight in _published(chunk.predictions)]
     return ParameterCounts(
         total=sum(weight.full_elements * weight.full_copies for weight in main),
         vocabulary_padding=sum(weight.padding_elements for weight in main),
@@ -36,8 +37,23 @@ def counted(stages: Sequence[Sequence[ChunkOperations]]) -> ParameterCounts:
 
 
 def stage_parameters(stage: Iterable[ChunkOperations]) -> Held:
-    """Parameters of one device of a stage before data-parallel sharding, padding included."""
-    return held_by(operation for chunk in stage for part in chunk.parts for operation in part)
+    """Parameters of one device of a stage before data-parallel sharding, padding and adapters included."""
+    operations = _operations(stage)
+    return held_by(operations).plus(held_by(operations, frozen=True))
+
+
+def trained_parameters(stage: Iterable[ChunkOperations]) -> Held:
+    """Of `stage_parameters`, those that have gradient and optimizer state."""
+    return held_by(_operations(stage))
+
+
+def _operations(stage: Iterable[ChunkOperations]) -> list[Operation]:
+    return [operation for chunk in stage for part in chunk.parts for operation in part]
+
+
+def _published(parts: Iterable[Sequence[Operation]]) -> list[Weight]:
+    """Weights of the model itself."""
+    return _weights([[operation for operation in part if operation.component != ADAPTERS] for part in parts])
 
 
 def _weights(parts: Iterable[Sequence[Operation]]) -> list[Weight]:

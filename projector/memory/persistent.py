@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from projector.catalog import Device
 from projector.job import Dialect, PositionKind, Precision, Sharding, TrainingJob
+from projector.layers import ADAPTERS
 from projector.layers.shapes import Shapes
-from projector.memory.parameters import stage_parameters
+from projector.memory.parameters import stage_parameters, trained_parameters
 from projector.memory.stages import ChunkOperations
 from projector.operations import Held, Weight
 from projector.parallelism import Layout
@@ -32,10 +33,12 @@ class StageWeights:
 
     held: Held
     """Parameters inside and outside experts."""
+    trained: Held
+    """Of them, those with gradient and optimizer state."""
     low_precision_elements: int
     """Of them, in linear layers that run in low precision."""
     dummy_elements: int
-    """Elements of one tensor per distinct shape of a linear layer's weight."""
+    """Elements of one tensor per distinct shape of a linear layer's trained weight."""
     has_output: bool
     """The output layer sits on it."""
 
@@ -45,11 +48,13 @@ def stage_weights(stage: Sequence[ChunkOperations]) -> StageWeights:
     low = 0
     shapes: set[tuple[int, ...]] = set()
     for weight, component in _owned(stage):
-        if weight.trainable and len(weight.shape) > 1 and component not in ("embedding", "router"):
-            shapes.add(weight.shape)
+        if weight.trainable and len(weight.shape) > 1 and component not in ("embedding", "router", ADAPTERS):
+            if not weight.frozen:
+                shapes.add(weight.shape)
             low += weight.elements if component != "output_layer" else 0
     return StageWeights(
         held=stage_parameters(stage),
+        trained=trained_parameters(stage),
         low_precision_elements=low,
         dummy_elements=sum(shape[0] * shape[1] for shape in shapes),
         has_output=any(chunk.output for chunk in stage),
@@ -71,14 +76,15 @@ def persistent_components(
     """Everything that a device of a stage holds all the time."""
     precision = job.precision
     resident = precision.optimizer_bytes * (1 - job.optimizer.offload_fraction)
+    here = not (job.optimizer.offload_shards and layout.sharding is Sharding.PARAMETERS)
     parts = {
-        "weights": _sharded(stage, layout, _weight_bytes(precision), Sharding.PARAMETERS),
+        "weights": here * _sharded(stage.held, layout, _weight_bytes(precision), Sharding.PARAMETERS),
         "low-precision weight copies": _low_precision_copies(stage, layout, precision),
-        "gradients": _sharded(stage, layout, precision.gradient_bytes, Sharding.GRADIENTS),
-        "optimizer state": _sharded(stage, layout, resident, Sharding.OPTIMIZER),
+        "gradients": here * _sharded(stage.trained, layout, precision.gradient_bytes, Sharding.GRADIENTS),
+        "optimizer state": _sharded(stage.trained, layout, resident, Sharding.OPTIMIZER),
         "weight-gradient placeholders": _placeholders(stage, job, device),
         "workspaces": _workspaces(stage, job, device),
-        "gather buffer": shapes.gathered_bytes if shapes.sequence_parallel and stage.has_output else 0,
+        "gather buffer": _gather_buffer(stage, shapes),
         "rotary table": _rotary_table(job),
     }
     return tuple(
@@ -93,12 +99,12 @@ def _weight_bytes(precision: Precision) -> float:
     return 0 if precision.low_precision_weights else precision.weight_bytes
 
 
-def _sharded(stage: StageWeights, layout: Layout, each: float, stage_of: Sharding) -> float:
+def _sharded(held: Held, layout: Layout, each: float, stage_of: Sharding) -> float:
     """Bytes of something of `each` bytes a parameter that is divided from ZeRO stage `stage_of` on."""
     order = list(Sharding)
     if order.index(layout.sharding) < order.index(stage_of):
-        return each * stage.held.total
-    return each * (stage.held.dense / layout.shard + stage.held.expert / layout.expert_shard)
+        return each * held.total
+    return each * (held.dense / layout.shard + held.expert / layout.expert_shard)
 
 
 def _low_precision_copies(stage: StageWeights, layout: Layout, precision: Precision) -> float:
@@ -111,6 +117,15 @@ def _low_precision_copies(stage: StageWeights, layout: Layout, precision: Precis
     if not precision.low_precision_weights:
         return copies
     return copies + precision.weight_bytes * (stage.held.total - stage.low_precision_elements)
+
+
+def _gather_buffer(stage: StageWeights, shapes: Shapes) -> int:
+    """Megatron's output layer gathers its input into a buffer that it keeps, unless its weight is frozen.
+
+    Megatron-LM tensor_parallel/layers.py: `linear_with_frozen_weight` gathers into a tensor of its own.
+    """
+    gathers = shapes.sequence_parallel and stage.has_output and shapes.adapters is None
+    return shapes.gathered_bytes if gathers else 0
 
 
 def _placeholders(stage: StageWeights, job: TrainingJob, device: Device) -> int:

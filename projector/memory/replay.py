@@ -10,7 +10,8 @@ from projector.parallelism import Layout
 from projector.schedule import Kind, order
 
 CYCLES = 3
-"""Micro batches replayed, in multiples of the stages: warm-up, one steady cycle, and one that repeats it."""
+"""Micro batches replayed, in groups of as many as interleaving takes at a time: warm-up, one steady cycle, and one that
+repeats it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,9 +45,11 @@ class _Moment:
 
 
 @lru_cache(maxsize=256)
-def _moments(schedule: Schedule, pipeline: int, chunks: int, micro_batches: int) -> tuple[tuple[_Moment, ...], ...]:
+def _moments(
+    schedule: Schedule, pipeline: int, chunks: int, micro_batches: int, group: int
+) -> tuple[tuple[_Moment, ...], ...]:
     """Distinct situations per rank; steady repetition of a schedule adds none."""
-    events = order(schedule, pipeline, chunks, micro_batches)
+    events = order(schedule, pipeline, chunks, micro_batches, group)
     ranks = []
     for rank in events.ranks:
         alive, delayed = [0] * chunks, [0] * chunks
@@ -63,15 +66,15 @@ def _moments(schedule: Schedule, pipeline: int, chunks: int, micro_batches: int)
     return tuple(ranks)
 
 
-def replayed_micro_batches(pipeline: int, micro_batches: int) -> int:
+def replayed_micro_batches(group: int, micro_batches: int) -> int:
     """Micro batches that show every situation of a longer iteration."""
-    return min(micro_batches, CYCLES * pipeline)
+    return min(micro_batches, CYCLES * group)
 
 
 def peak(chunks: Sequence[Footprint], *, schedule: Schedule, layout: Layout, rank: int, forward_extra: int = 0) -> Peak:
     """The peak of `rank` with these chunks; `forward_extra` bytes live during every forward pass."""
-    count = replayed_micro_batches(layout.pipeline, layout.micro_batches)
-    moments = _moments(schedule, layout.pipeline, len(chunks), count)[rank]
+    count = replayed_micro_batches(layout.micro_batch_group, layout.micro_batches)
+    moments = _moments(schedule, layout.pipeline, len(chunks), count, layout.micro_batch_group)[rank]
     best, at = -1, moments[0]
     for moment in moments:
         size = _size(moment, chunks, forward_extra)

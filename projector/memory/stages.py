@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from projector.job import TrainingJob
+from projector.job import RecomputeGranularity, TrainingJob
 from projector.layers import (
     embedding_operations,
+    kept_outputs,
     output_operations,
     recomputed_layers,
     recomputed_modules,
@@ -12,7 +13,7 @@ from projector.layers import (
 )
 from projector.layers.decoder import shaped_layer, shaped_prediction
 from projector.layers.shapes import Shapes, shapes_of
-from projector.memory.footprint import Footprint, joined, layer_footprint, recomputed
+from projector.memory.footprint import Footprint, joined, layer_footprint, recomputed, summed
 from projector.operations import Operation, Weight
 from projector.parallelism import Chunk, Layout, Stage
 
@@ -113,6 +114,10 @@ class Footprints:
 
     def chunk(self, described: ChunkOperations) -> Footprint:
         """What one micro batch keeps in the chunk under the job's recomputation, and the peaks of its passes."""
+        if self._recompute.granularity is RecomputeGranularity.OPERATIONS:
+            ends = [self._part(operations) for operations in (*described.predictions, described.output)]
+            layers = [self._by_operation(operations) for operations in described.layers]
+            return joined([self._part(described.embedding), *layers, *ends])
         again = recomputed_layers(self._recompute, described.chunk.layer_ids)
         parts = [self._part(described.embedding)]
         group: list[Footprint] = []
@@ -135,6 +140,13 @@ class Footprints:
             known = operations, layer_footprint(operations, self._modules)
             self._known[id(operations)] = known
         return known[1]
+
+    def _by_operation(self, operations: Operations) -> Footprint:
+        """A layer of which only the outputs of costly operations are kept."""
+        outputs = kept_outputs(operations, products=self._recompute.keeps_products)
+        pairs = zip(operations, outputs, strict=True)
+        kept = summed({operation.component: sum(sizes)} for operation, sizes in pairs if any(sizes))
+        return recomputed(self._part(operations), self._input_bytes, "recomputed layers", kept)
 
     def _closed(self, group: list[Footprint]) -> list[Footprint]:
         """The layers of a recomputation group as one footprint; nothing for an empty group."""

@@ -9,15 +9,23 @@ from projector.provenance import Unmodelled
 
 
 def unmodelled_layers(job: TrainingJob) -> tuple[Unmodelled, ...]:
-    """One entry per kind of block without operations; each decides, because its weights and activations are missing."""
+    """One entry per kind of block without operations, and per part that the description of the model leaves out.
+
+    Each decides, because its weights and activations are missing.
+    """
+    blocks = {
+        name: f"{len(layers)} decoder layers, the first is {layers[0]}"
+        for name, layers in unmodelled_blocks(job.model).items()
+    }
+    parts = dict.fromkeys(job.model.leaves_out, f"model {job.model.name}")
     return tuple(
         Unmodelled(
             what=name,
-            where=f"{len(layers)} decoder layers, the first is {layers[0]}",
+            where=where,
             effect="its parameters, activations and time are missing from the answer",
             decides=True,
         )
-        for name, layers in unmodelled_blocks(job).items()
+        for name, where in (blocks | parts).items()
     )
 
 

@@ -38,5 +38,6 @@ def confidence_of(job: TrainingJob, device: Device, *, understood: bool, complet
         job.precision.low_precision is not None
         or job.software.dialect is Dialect.TORCHTITAN
         or job.recompute.granularity is RecomputeGranularity.SELECTIVE
+        or job.adapters is not None
     )
     return Confidence.MEDIUM if job.model.expert_blocks or special or device.vendor != "NVIDIA" else Confidence.HIGH

@@ -9,7 +9,7 @@ pipeline schedules may separate the two.
 """
 
 from projector.operations.held import NO_PARAMETERS, Held, held_by
-from projector.operations.operation import Operation, SavedTensor, Weight
+from projector.operations.operation import LinearShape, Operation, SavedTensor, Split, Weight
 from projector.operations.work import (
     AttentionKernel,
     Collective,
@@ -31,8 +31,10 @@ __all__ = [
     "Group",
     "GroupedGemm",
     "Held",
+    "LinearShape",
     "Operation",
     "SavedTensor",
+    "Split",
     "Weight",
     "Work",
     "held_by",

@@ -8,7 +8,7 @@ from projector.operations.operation import Operation
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """Trainable parameters of one device, by the ranks that hold the same ones."""
+    """Parameters of one device, by the ranks that hold the same ones."""
 
     dense: int = 0
     """Elements replicated over the data group."""
@@ -20,17 +20,24 @@ class Held:
         """All of them."""
         return self.dense + self.expert
 
+    def plus(self, other: "Held") -> "Held":
+        """These and others."""
+        return Held(dense=self.dense + other.dense, expert=self.expert + other.expert)
+
 
 NO_PARAMETERS = Held()
 """What a block without weights holds."""
 
 
-def held_by(operations: Iterable[Operation]) -> Held:
-    """Trainable parameters of operations; tensors that another operation owns are not counted again."""
+def held_by(operations: Iterable[Operation], *, frozen: bool = False) -> Held:
+    """Parameters of operations that are trained, or those that are `frozen`.
+
+    Tensors that another operation owns are not counted again.
+    """
     dense = expert = 0
     for operation in operations:
         for weight in operation.weights:
-            if weight.shared or not weight.trainable:
+            if weight.shared or not weight.trainable or weight.frozen is not frozen:
                 continue
             if weight.expert:
                 expert += weight.elements

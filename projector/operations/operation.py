@@ -1,9 +1,21 @@
 """An operation of a layer: its work, its weights and what it keeps for backward."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from math import prod
 
-from projector.operations.work import Work
+from projector.operations.work import Group, Work
+
+
+class Split(Enum):
+    """How tensor parallelism divides a linear layer."""
+
+    COLUMN = auto()
+    """Outputs divided."""
+    ROW = auto()
+    """Inputs divided."""
+    NONE = auto()
+    """Every rank holds the whole weight."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +39,9 @@ class Weight:
     active_copies: int = 1
     """Of `full_copies`, how many a token passes (top-k for experts); 0 for tables that are only looked up."""
     trainable: bool = True
-    """Has gradient and optimizer state."""
+    """A parameter; False for state that is stored and not learnt, such as a router's balance bias."""
+    frozen: bool = False
+    """A parameter that the job does not train: it has neither gradient nor optimizer state."""
     shared: bool = False
     """A second use of a tensor that another operation owns (tied embeddings on the same stage): not counted."""
 
@@ -47,6 +61,32 @@ class SavedTensor:
     """Bytes on one device for one micro batch."""
     checkpoint: bool = False
     """It is what a recomputed module restarts from, so it stays when the module is recomputed."""
+    only_for_weights: bool = False
+    """Weight gradients alone read it: where the weights are frozen it is not kept."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinearShape:
+    """A linear layer as one device sees it: what adapters beside it need to know."""
+
+    rows: int
+    """Rows that it multiplies."""
+    inputs: int
+    """Input columns on this device."""
+    outputs: int
+    """Output columns on this device."""
+    split: Split
+    """How tensor parallelism divides it."""
+    degree: int
+    """Devices that it is divided over; 1 where every device holds all of it."""
+    group: Group = Group.TENSOR
+    """Their process group; the one of experts where it belongs to routed experts."""
+    expert_ranks: int = 1
+    """Expert-parallel ranks, each with other experts."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Names and output columns of the layers that are packed into it, such as query, key and value."""
+    input_kept: bool = False
+    """Another operation keeps its 16-bit input in any case, whether the weight is trained or not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +97,7 @@ class Operation:
     """Name within the layer, such as `self_attention.linear_qkv`."""
     component: str
     """Row of the component tree it belongs to: embedding, layer_norm, self_attention, mlp, router, experts,
-    shared_expert, final_norm, output_layer, loss, multi_token_prediction."""
+    shared_expert, final_norm, output_layer, loss, multi_token_prediction, adapters."""
     forward: tuple[Work, ...] = ()
     """Work of the forward pass, in order."""
     backward_input: tuple[Work, ...] = ()
@@ -72,6 +112,16 @@ class Operation:
     """Bytes alive only while the forward pass of this operation runs, its output included."""
     scratch_backward_bytes: int = 0
     """Bytes alive only while its backward pass runs, incoming and outgoing gradients included."""
+    weight_scratch_bytes: int = 0
+    """Of `scratch_backward_bytes`, what only the weight gradient needs."""
+    product_bytes: tuple[int, ...] = ()
+    """Outputs of its dense matrix products, one by one as a framework without fused projections runs them. The router's
+    is none: checkpointing by operation always computes it again."""
+    costly_bytes: int = 0
+    """Outputs that checkpointing by operation keeps beside every second product: those of attention and of
+    reduce-scatter and all-to-all."""
     recompute_module: str | None = None
     """Megatron's name of the selective-recompute module it belongs to (core_attn, mlp, moe, moe_act, layernorm,
     mla_up_proj, shared_experts); None for none."""
+    linear: LinearShape | None = None
+    """Its shape where it is a linear layer."""

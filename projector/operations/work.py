@@ -80,7 +80,9 @@ class AttentionKernel:
     causal: bool = True
     """Only the past is attended to, which halves the work when both lengths are equal."""
     window: int | None = None
-    """Sliding window or chunk in keys."""
+    """Sliding window in keys."""
+    chunk: int | None = None
+    """Keys of one chunk, outside of which a query attends to nothing."""
     backward: bool = False
     """The backward kernel: five products instead of two (FlashAttention-2, arXiv 2307.08691)."""
     flash: bool = True
@@ -88,11 +90,15 @@ class AttentionKernel:
 
     @property
     def attended_pairs(self) -> float:
-        """Query-key pairs of one sequence and head that are computed."""
+        """Query-key pairs of one sequence and head that are computed.
+
+        Fewer queries than keys are one device's even share of a sequence that context parallelism divides.
+        """
         if self.window is not None and self.window < self.key_length:
-            full = float(self.query_length) * self.window
-            return full - self.window * (self.window - 1) / 2 if self.causal else full
-        pairs = float(self.query_length) * self.key_length
+            start = self.window * (self.window - 1) / 2 if self.causal else 0
+            return self.query_length * (self.window - start / self.key_length)
+        keys = self.key_length if self.chunk is None else min(self.chunk, self.key_length)
+        pairs = float(self.query_length) * keys
         return pairs / 2 if self.causal else pairs
 
     @property

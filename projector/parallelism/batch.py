@@ -48,6 +48,14 @@ def global_batch(job: TrainingJob, target: Target, data: int) -> int:
     return stated * data // base
 
 
+def groups_suit(pipeline: int, micro_batches: int, group: int) -> bool:
+    """Whether interleaving can take micro batches in groups: each, the last one too, has to fill the pipeline.
+
+    Megatron-LM core/pipeline_parallel/schedules.py, `forward_backward_pipelining_with_interleaving`.
+    """
+    return pipeline <= group <= micro_batches and (micro_batches % group == 0 or micro_batches % group >= pipeline)
+
+
 def micro_batches(batch: int, micro: int, data: int) -> int:
     """Micro batches per iteration and data-parallel rank.
 

@@ -70,6 +70,8 @@ class Layout:
     """Pipeline stages."""
     virtual_pipeline: int
     """Model chunks per stage."""
+    micro_batch_group: int
+    """Consecutive micro batches that a model chunk takes before the next one's turn."""
     expert: int
     """Expert-parallel degree."""
     expert_tensor: int

@@ -68,13 +68,17 @@ def _repetition(text: str, at: int, whole: str) -> tuple[int, int]:
 
 
 def _wrong(text: str, why: str) -> LayoutImpossible:
-    shown = text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - keeps messages on one line
-    return LayoutImpossible(f"layout `{shown}` {why}", place=_PLACE, expected=_EXPECTED)
+    return LayoutImpossible(f"layout `{_short(text)}` {why}", place=_PLACE, expected=_EXPECTED)
+
+
+def _short(text: str) -> str:
+    """The layout as messages quote it."""
+    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - keeps messages on one line
 
 
 def check(stages: tuple[str, ...], *, text: str, layers: int, mtp_layers: int, pipeline: int) -> None:
     """Refuse what Megatron-LM refuses: symbol counts, places of E and L, stages against pipeline ranks."""
-    symbols = "".join(stages)
+    symbols, text = "".join(stages), _short(text)
     wanted = {"E": 1, "L": 1, "t": layers, "m": mtp_layers}
     names = {"E": "embedding (E)", "L": "loss (L)", "t": "decoder layers (t)", "m": "MTP layers (m)"}
     for symbol, want in wanted.items():
@@ -83,7 +87,7 @@ def check(stages: tuple[str, ...], *, text: str, layers: int, mtp_layers: int, p
             raise LayoutImpossible(
                 f"layout `{text}` has {have} {names[symbol]} where the model has {want}",
                 place=_PLACE,
-                expected=f"exactly {want}",
+                expected=f"exactly {want}, as Megatron-LM requires",
             )
     if not stages[0].startswith("E") or not stages[-1].endswith("L"):
         raise LayoutImpossible(f"layout `{text}` must start with E and end with L", place=_PLACE)

@@ -135,6 +135,7 @@ def _assemble(job: TrainingJob, target: Target, stages: tuple[Stage, ...]) -> La
         tensor=degrees.tensor,
         pipeline=degrees.pipeline,
         virtual_pipeline=len(stages[0].chunks),
+        micro_batch_group=degrees.micro_batch_group or degrees.pipeline,
         expert=degrees.expert,
         expert_tensor=expert_tensor,
         context=degrees.context,
@@ -162,8 +163,16 @@ def _shard_degrees(job: TrainingJob, dense: int, experts: int) -> tuple[int, int
     """Ranks that share sharded state, dense and expert; all that hold the same weights unless hybrid sharding."""
     if job.parallelism.sharding is Sharding.NONE:
         return 1, 1
-    stated = job.parallelism.shard_degree
+    stated, replicas = job.parallelism.shard_degree, job.parallelism.replicas
     if stated is None:
+        if replicas < 1 or dense % replicas:
+            raise LayoutImpossible(
+                f"{replicas} copies do not divide the {dense} ranks with the same weights",
+                place="data_parallel_replicate_degree",
+                expected=f"a divisor of {dense}",
+            )
+        stated = dense // replicas
+    if stated == dense:
         return dense, experts
     if stated < 1 or dense % stated:
         raise LayoutImpossible(
@@ -184,10 +193,14 @@ def _check_schedule(job: TrainingJob, layout: Layout) -> None:
             place="virtual_pipeline_model_parallel_size",
             expected="pipeline_model_parallel_size above 1",
         )
-    if layout.micro_batches % layout.pipeline:
-        raise LayoutImpossible(
-            f"{layout.micro_batches} micro batches with pipeline parallel {layout.pipeline} and"
-            f" {layout.virtual_pipeline} model chunks",
-            place="virtual_pipeline_model_parallel_size",
-            expected=f"a multiple of {layout.pipeline} micro batches (interleaved schedule)",
-        )
+    if batch.groups_suit(layout.pipeline, layout.micro_batches, layout.micro_batch_group):
+        return
+    grouped = layout.micro_batch_group != layout.pipeline
+    place = "microbatch_group_size_per_vp_stage" if grouped else "virtual_pipeline_model_parallel_size"
+    raise LayoutImpossible(
+        f"{layout.micro_batches} micro batches with pipeline parallel {layout.pipeline} and"
+        f" {layout.virtual_pipeline} model chunks" + (f" in groups of {layout.micro_batch_group}" if grouped else ""),
+        place=place,
+        expected=f"a multiple of {layout.pipeline} micro batches (interleaved schedule), or groups of at least as many"
+        f" of which the last has {layout.pipeline} or more",
+    )

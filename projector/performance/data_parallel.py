@@ -138,17 +138,22 @@ def scaled_exposure(call: PassTime, share: float) -> PassTime:
     )
 
 
-def sharded_layer(communicator: Communicator, held: Held, *, compute_seconds: float, backward: bool) -> PassTime:
+def sharded_layer(
+    communicator: Communicator, held: Held, trained: Held, *, compute_seconds: float, backward: bool
+) -> PassTime:
     """Weight gathering of one layer in one pass under full sharding, and gradient scattering in backward.
 
+    `trained` are those of the parameters `held` that have gradients.
     Prefetching hides it behind the compute of the neighbouring layer, which is equal: exposed is what exceeds it
     (torch FSDP2 and Megatron-FSDP prefetch one layer).
     """
     precision = communicator.precision
-    call = communicator.call(CollectiveKind.ALL_GATHER, held, element_bytes=precision.weight_bytes, sharded=True)
+    call = communicator.call(CollectiveKind.ALL_GATHER, held, element_bytes=precision.gathered_bytes, sharded=True)
     if backward:
         call = call.plus(
-            communicator.call(CollectiveKind.REDUCE_SCATTER, held, element_bytes=precision.gradient_bytes, sharded=True)
+            communicator.call(
+                CollectiveKind.REDUCE_SCATTER, trained, element_bytes=precision.gradient_bytes, sharded=True
+            )
         )
     total = call.seconds
     if not total:

@@ -65,6 +65,8 @@ class _Pipeline:
     """Seconds of a send between a rank and the next."""
     tail: PassTime
     """The slowest stage's end of the iteration."""
+    micro_batch_group: int
+    """Micro batches that a chunk takes before the next one's turn."""
 
     def time(self, schedule: Schedule, micro_batches: int) -> PipelineTime:
         """Longest path of a schedule."""
@@ -75,6 +77,7 @@ class _Pipeline:
             micro_batches,
             [[chunk.durations for chunk in rank] for rank in self.chunks],
             [seconds * exposure for seconds in self.transfers],
+            group=self.micro_batch_group,
             blocking=True,
         )
 
@@ -110,7 +113,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         settled_device = settled(device, parts)
     iteration = sum(parts.values())
     flops = sum(chunk.forward_flops for rank in pipeline.chunks for chunk in rank)
-    achieved = 3 * flops * layout.micro_batches / layout.pipeline / iteration / TERA
+    achieved = model_passes(job) * flops * layout.micro_batches / layout.pipeline / iteration / TERA
     peak = peak_rate(device, job.precision.low_precision) / TERA
     return PerformanceProjection(
         iteration_seconds=iteration,
@@ -127,6 +130,14 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         else (),
         layer_times=_layer_times(job, layout, blocks),
     )
+
+
+def model_passes(job: TrainingJob) -> int:
+    """Model FLOPs over those of a forward pass: backward has as many towards the input, and towards trained weights.
+
+    Frozen weights have no products of their own gradient; those of adapters are less than a hundredth.
+    """
+    return 3 if job.adapters is None else 2
 
 
 def _chosen(job: TrainingJob, name: str) -> Schedule:
@@ -148,6 +159,7 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
         chunks=chunks,
         transfers=_transfers(job, layout, costs),
         tail=max(tails, key=lambda tail: tail.seconds),
+        micro_batch_group=layout.micro_batch_group,
     )
 
 
@@ -213,8 +225,9 @@ def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> t
 
 def _short_order(schedule: Schedule, layout: Layout) -> Order:
     """The order of as many micro batches as show what is in flight; raises what `order` raises for all of them."""
-    count = min(layout.micro_batches, _STEADY_GROUPS * layout.pipeline + layout.micro_batches % layout.pipeline)
-    return order(schedule, layout.pipeline, layout.virtual_pipeline, count)
+    group = layout.micro_batch_group
+    count = min(layout.micro_batches, _STEADY_GROUPS * group + layout.micro_batches % group)
+    return order(schedule, layout.pipeline, layout.virtual_pipeline, count, group)
 
 
 def _schedule_result(schedule: Schedule, time: PipelineTime, layout: Layout) -> ScheduleResult:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from projector.costs import CostModel
-from projector.job import DecoderLayer, MixtureOfExperts, Sharding, TrainingJob
+from projector.job import DecoderLayer, MixtureOfExperts, RecomputeGranularity, Sharding, TrainingJob
 from projector.layers import (
     embedding_operations,
     is_recomputed,
@@ -13,6 +13,7 @@ from projector.layers import (
     output_operations,
     recomputed_layers,
     recomputed_modules,
+    repeated_work,
 )
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operation, held_by
 from projector.parallelism import Chunk, Layout
@@ -35,7 +36,7 @@ class BlockTime:
     backward_weight: PassTime = NOTHING
     """Backward pass towards the weights."""
     held: Held = NO_PARAMETERS
-    """Parameters on the device."""
+    """Trained parameters on the device."""
     forward_flops: float = 0.0
     """Floating-point operations of matrix products and attention in the forward pass, causal ones counted once."""
     host_forward_seconds: float = 0.0
@@ -120,7 +121,8 @@ class BlockTimes:
         if key not in self._layers:
             name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
             operations = layer_operations(layer, self._job, self._layout)
-            self._layers[key] = self._block(name, operations, recomputed=recomputed)
+            by_operation = self._job.recompute.granularity is RecomputeGranularity.OPERATIONS
+            self._layers[key] = self._block(name, operations, recomputed=recomputed, by_operation=by_operation)
         return self._layers[key]
 
     def embedding(self) -> BlockTime:
@@ -145,14 +147,20 @@ class BlockTimes:
             self._ends[name] = self._block(name, makers[name](self._job, self._layout), recomputed=False)
         return self._ends[name]
 
-    def _block(self, name: str, operations: tuple[Operation, ...], *, recomputed: bool) -> BlockTime:
+    def _block(
+        self, name: str, operations: tuple[Operation, ...], *, recomputed: bool, by_operation: bool = False
+    ) -> BlockTime:
         costs, software = self._costs, self._job.software
         forwards = [pass_time(operation.forward, costs, software) for operation in operations]
-        again = [
-            forward.renamed(RECOMPUTE)
-            for operation, forward in zip(operations, forwards, strict=True)
-            if recomputed or is_recomputed(operation, self._modules)
-        ]
+        if by_operation:
+            repeated = repeated_work(operations, products=self._job.recompute.keeps_products)
+            again = [pass_time(works, costs, software).renamed(RECOMPUTE) for works in repeated]
+        else:
+            again = [
+                forward.renamed(RECOMPUTE)
+                for operation, forward in zip(operations, forwards, strict=True)
+                if recomputed or is_recomputed(operation, self._modules)
+            ]
         forward = NOTHING.plus(*forwards)
         backward_input = NOTHING.plus(
             *(pass_time(operation.backward_input, costs, software) for operation in operations), *again
@@ -163,10 +171,16 @@ class BlockTimes:
         held = held_by(operations)
         if self._layout.sharding is Sharding.PARAMETERS:
             backward = backward_input.seconds + backward_weight.seconds
-            gathered = sharded_layer(self._communicator, held, compute_seconds=forward.seconds, backward=False)
-            scattered = sharded_layer(self._communicator, held, compute_seconds=backward, backward=True)
+            whole, communicator = held.plus(held_by(operations, frozen=True)), self._communicator
+            gathered = sharded_layer(communicator, whole, held, compute_seconds=forward.seconds, backward=False)
+            if not self._job.parallelism.reshard_after_forward:
+                # The first micro batch gathers for all of them, and for their backward passes.
+                gathered, whole = gathered.scaled(1 / self._layout.micro_batches), NO_PARAMETERS
+            scattered = sharded_layer(communicator, whole, held, compute_seconds=backward, backward=True)
             forward, backward_input = forward.plus(gathered), backward_input.plus(scattered)
-        host_forward, host_backward = launch_seconds(operations, costs.device, self._modules, recomputed=recomputed)
+        host_forward, host_backward = launch_seconds(
+            operations, costs.device, self._modules, recomputed=recomputed or by_operation
+        )
         return BlockTime(
             name=name,
             forward=forward,

@@ -37,7 +37,7 @@ def stage_tail(job: TrainingJob, layout: Layout, costs: CostModel, chunks: tuple
 
 def _window(layout: Layout, chunks: tuple[BlockTime, ...]) -> Window:
     """One chunk: its own pass. Several: a group of micro batches passes each of the others before or after it."""
-    passes = layout.pipeline * (len(chunks) - 1) if len(chunks) > 1 else 1
+    passes = layout.micro_batch_group * (len(chunks) - 1) if len(chunks) > 1 else 1
     return Window(
         chunks=len(chunks),
         forward_seconds=passes * max(chunk.forward.seconds for chunk in chunks),
@@ -75,7 +75,7 @@ def _newton_schulz_seconds(job: TrainingJob, costs: CostModel, shard: float) -> 
 
 def _tied_reduction(job: TrainingJob, layout: Layout, costs: CostModel) -> PassTime:
     """All-reduce of the token table's gradient between first and last stage when both hold it."""
-    if not layout.tied_across_stages:
+    if not layout.tied_across_stages or job.adapters is not None:
         return NOTHING
     message = padded_vocabulary(job) // layout.tensor * job.model.hidden * job.precision.gradient_bytes
     seconds = costs.network.seconds(CollectiveKind.ALL_REDUCE, message, layout.placement(Group.EMBEDDING))

@@ -5,8 +5,20 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from projector import catalog
-from projector.catalog import CatalogModel, Device
-from projector.job import Attention, LatentAttention, MixtureOfExperts
+from projector.catalog import CatalogModel, Device, RefusedModel
+from projector.job import (
+    Attention,
+    Batch,
+    LatentAttention,
+    MixtureOfExperts,
+    ModelArchitecture,
+    Parallelism,
+    Target,
+    TrainingJob,
+)
+from projector.layers import unmodelled_blocks
+from projector.memory import count_parameters
+from projector.parallelism import resolve
 from projector.report.table import columns, heading, paragraph
 from projector.report.text import printable
 from projector.report.units import GIB, parameters
@@ -21,8 +33,9 @@ def devices_document() -> dict[str, Any]:
 
 
 def models_document() -> dict[str, Any]:
-    """Every model with its architecture in figures and its sources."""
-    return {"models": [_model(model) for model in catalog.models()]}
+    """Every name: modelled, partly (what not) or refused (why), with its architecture in figures and its sources."""
+    known = [*map(_model, catalog.models()), *map(_refused, catalog.refused_models())]
+    return {"models": sorted(known, key=lambda model: model["name"])}
 
 
 def devices_report(document: Mapping[str, Any]) -> str:
@@ -47,16 +60,27 @@ def devices_report(document: Mapping[str, Any]) -> str:
 
 
 def models_report(document: Mapping[str, Any]) -> str:
-    """One line a model; facts that were not compared with a primary source carry a tilde."""
-    rows = [("model", "layers", "hidden", "experts", "vocabulary", "parameters")]
+    """One line a model, then what is not modelled of which and why; unverified facts carry a tilde."""
+    rows = [("model", "engine", "layers", "experts", "vocabulary", "parameters")]
     for model in document["models"]:
+        figures = (_figure(model[key]) for key in ("layers", "experts", "vocabulary"))
         count = "-" if model["parameters"] is None else parameters(model["parameters"])
-        cells = (str(model[key] or "-") for key in ("layers", "hidden", "experts"))
-        name = model["name"] + ("" if model["verified"] else " ~")
-        rows.append((name, *cells, f"{model['vocabulary']:,}", count))
-    note = "~ not verified against a primary source. --output json has aliases and the sources of each."
-    sources = [paragraph(f"{m['name']}: {'; '.join(m['sources'])}", indent="    ") for m in document["models"]]
-    return printable("\n".join([columns(rows), paragraph(note), "", heading("Sources"), *sources]) + "\n")
+        rows.append((model["name"] + ("" if model["verified"] else " ~"), model["standing"], *figures, count))
+    note = (
+        "Of a model that is modelled partly, memory is given without a verdict; a refused one is not answered at all."
+        " ~ not verified against a primary source. - not stated, or not known. --output json has aliases and sources."
+    )
+    parts = (
+        ("Modelled partly, without", "not_modelled", "; "),
+        ("Refused", "refused", ""),
+        ("Notes", "note", ""),
+        ("Sources", "sources", "; "),
+    )
+    sections = []
+    for title, key, separator in parts:
+        told = [(model["name"], separator.join(model[key])) for model in document["models"] if model[key]]
+        sections += ["", heading(title), *(paragraph(f"{name}: {text}", indent="    ") for name, text in told)]
+    return printable("\n".join([columns(rows, left=2), paragraph(note), *sections]) + "\n")
 
 
 DOCUMENTS = {"devices": devices_document, "models": models_document}
@@ -97,8 +121,12 @@ def _model(model: CatalogModel) -> dict[str, Any]:
     experts = next(
         (layer.feed_forward for layer in architecture.layers if isinstance(layer.feed_forward, MixtureOfExperts)), None
     )
+    missing = _not_modelled(architecture)
     return {
         "name": model.name,
+        "standing": "partly" if missing else "modelled",
+        "not_modelled": missing,
+        "refused": None,
         "aliases": list(model.aliases),
         "huggingface_id": model.huggingface_id,
         "layers": len(architecture.layers),
@@ -107,11 +135,51 @@ def _model(model: CatalogModel) -> dict[str, Any]:
         "key_value_heads": mixer.key_value_heads if isinstance(mixer, Attention) else None,
         "experts": None if experts is None else experts.experts,
         "vocabulary": model.vocabulary,
-        "parameters": model.parameters,
+        "parameters": _parameters(model, whole=not missing),
         "verified": model.verified,
         "sources": list(model.sources),
         "note": model.note,
     }
+
+
+_UNKNOWN = ("huggingface_id", "layers", "hidden", "heads", "key_value_heads", "experts", "vocabulary", "parameters")
+"""What is not told of a refused model."""
+
+
+def _refused(model: RefusedModel) -> dict[str, Any]:
+    """The same keys as of a model that is known."""
+    return {
+        "name": model.name,
+        "standing": "refused",
+        "not_modelled": [],
+        "refused": model.reason,
+        "aliases": list(model.aliases),
+        **dict.fromkeys(_UNKNOWN),
+        "verified": True,
+        "sources": list(model.sources),
+        "note": "",
+    }
+
+
+def _not_modelled(model: ModelArchitecture) -> list[str]:
+    """What answers about the model would name as not modelled."""
+    count = len(model.layers)
+    blocks = [f"{name} in {len(where)} of {count} layers" for name, where in unmodelled_blocks(model).items()]
+    return [*blocks, *model.leaves_out]
+
+
+def _parameters(model: CatalogModel, *, whole: bool) -> int | None:
+    """Published parameters, else the engine's count where it knows all of the model."""
+    if model.parameters is not None or not whole:
+        return model.parameters
+    job = TrainingJob(
+        model=model.architecture, parallelism=Parallelism(), batch=Batch(micro=1, global_=1, sequence_length=1)
+    )
+    return count_parameters(job, resolve(job, Target(device="", nodes=1, devices_per_node=1))).total
+
+
+def _figure(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _fact(facts: Mapping[str, Any], name: str, factor: float, digits: int) -> str:

@@ -12,7 +12,8 @@ from projector.report.text import printable
 
 def report(projection: Projection) -> str:
     """Effective layout, every value with its source and file, and what the reader made of the rest."""
-    sections = [summary.section(projection), _values(projection.values), *provenance.sections(projection)]
+    read = paragraph(projection.format, first="format    ")
+    sections = [f"{summary.section(projection)}\n{read}", _values(projection.values), *provenance.sections(projection)]
     return printable("\n\n".join(sections) + "\n")
 
 

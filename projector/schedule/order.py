@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from sys import maxsize
 from typing import NamedTuple, TypeAlias
 
 from projector.errors import BatchIndivisible, ConfigurationError, InputError, LayoutImpossible, NotAvailable
 from projector.job import Schedule
+from projector.parallelism.batch import groups_suit
 from projector.parallelism.stages import V_CHUNKS, V_SHAPED
 
 
@@ -100,8 +101,8 @@ with 16. A model of a million million parameters has 64 stages (arXiv 2104.04473
 
 
 @lru_cache(maxsize=64)
-def order(schedule: Schedule, pipeline: int, chunks: int, micro_batches: int) -> Order:
-    """The order of a schedule.
+def order(schedule: Schedule, pipeline: int, chunks: int, micro_batches: int, group: int | None = None) -> Order:
+    """The order of a schedule; interleaving takes micro batches in groups of `group`, or one per stage.
 
     Raises `NotAvailable` for a schedule that is not offered yet, `LayoutImpossible` when the number of chunks does not
     suit the schedule, `BatchIndivisible` when the number of micro batches does not.
@@ -109,7 +110,7 @@ def order(schedule: Schedule, pipeline: int, chunks: int, micro_batches: int) ->
     if pipeline < 1 or chunks < 1 or micro_batches < 1:
         msg = f"{pipeline} stages, {chunks} chunks and {micro_batches} micro batches"
         raise InputError(msg, place="pipeline schedule", expected="each must be at least 1")
-    builder = _BUILDERS.get(schedule)
+    builder = partial(_interleaved, group=group) if schedule is Schedule.INTERLEAVED else _BUILDERS.get(schedule)
     if builder is None:
         raise NotAvailable(
             f"{schedule.value} is not available yet",
@@ -149,13 +150,14 @@ def _one_f_one_b(rank: int, pipeline: int, chunks: int, micro_batches: int) -> R
     )
 
 
-def _interleaved(rank: int, pipeline: int, chunks: int, micro_batches: int) -> RankOrder:
-    """1F1B over model chunks, micro batches in groups of the pipeline's size (arXiv 2104.04473, section 2.2).
+def _interleaved(rank: int, pipeline: int, chunks: int, micro_batches: int, group: int | None = None) -> RankOrder:
+    """1F1B over model chunks, micro batches in groups, of the pipeline's size if not said (arXiv 2104.04473, 2.2).
 
     The warm-up is that of Megatron-LM core/pipeline_parallel/schedules.py: two per following rank and a group per
     further chunk.
     """
-    if micro_batches % pipeline:
+    size = group or pipeline
+    if not groups_suit(pipeline, micro_batches, size):
         below = micro_batches // pipeline * pipeline
         near = f"{below} or {below + pipeline}" if below else f"{pipeline}"
         raise BatchIndivisible(
@@ -164,11 +166,11 @@ def _interleaved(rank: int, pipeline: int, chunks: int, micro_batches: int) -> R
             expected=f"the number of micro batches must be a multiple of {pipeline}, such as {near}",
         )
     forward, backward = [], []
-    for first in range(0, micro_batches, pipeline):
-        group = range(first, first + pipeline)
-        forward += [Event(Kind.F, chunk, index) for chunk in range(chunks) for index in group]
-        backward += [Event(Kind.B, chunk, index) for chunk in reversed(range(chunks)) for index in group]
-    return _alternate(forward, backward, warm_up=(pipeline - rank - 1) * 2 + (chunks - 1) * pipeline)
+    for first in range(0, micro_batches, size):
+        members = range(first, min(first + size, micro_batches))
+        forward += [Event(Kind.F, chunk, index) for chunk in range(chunks) for index in members]
+        backward += [Event(Kind.B, chunk, index) for chunk in reversed(range(chunks)) for index in members]
+    return _alternate(forward, backward, warm_up=(pipeline - rank - 1) * 2 + (chunks - 1) * size)
 
 
 def _alternate(forward: list[Event], backward: list[Event], *, warm_up: int) -> RankOrder:

@@ -13,7 +13,7 @@ _MAX_EVENTS = 4096
 """Events above which `pipeline_time` computes two shorter runs and continues their slope."""
 _STEADY_FILLINGS = 3
 _STEADY_GROUPS = 2
-"""Groups of `pipeline` micro batches after which a schedule repeats itself: with one chunk every micro batch,
+"""Groups of micro batches after which a schedule repeats itself: with one chunk every micro batch,
 with several every group."""
 
 
@@ -90,20 +90,23 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
     durations: Durations,
     transfer: Sequence[float],
     *,
+    group: int | None = None,
     blocking: bool = False,
 ) -> PipelineTime:
-    """Totals of the pipeline phase for any number of micro batches.
+    """Totals of the pipeline phase for any number of micro batches, with several chunks in groups of `group`.
 
     A schedule repeats itself once the pipeline is full, so long ones are continued from two shorter ones that differ by
-    one period: a micro batch with one chunk, a group of `pipeline` micro batches with several.
+    one period: a micro batch with one chunk, a group of them, `pipeline` if not said, with several.
     """
     pipeline = len(durations)
 
     def path(count: int) -> Timeline:
-        return longest_path(order(schedule, pipeline, chunks, count), durations, transfer[:pipeline], blocking=blocking)
+        events = order(schedule, pipeline, chunks, count, group)
+        return longest_path(events, durations, transfer[:pipeline], blocking=blocking)
 
-    step = 1 if chunks == 1 else pipeline
-    short_count = micro_batches % step + pipeline * (_STEADY_GROUPS if chunks > 1 else _STEADY_FILLINGS)
+    size = group or pipeline
+    step = 1 if chunks == 1 else size
+    short_count = micro_batches % step + (size * _STEADY_GROUPS if chunks > 1 else pipeline * _STEADY_FILLINGS)
     if pipeline * chunks * micro_batches * 2 <= _MAX_EVENTS or micro_batches <= short_count + step:
         line = path(micro_batches)
         return PipelineTime(seconds=line.seconds, busy=line.busy, sending=line.sending)

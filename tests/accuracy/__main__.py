@@ -11,6 +11,7 @@ from typing import Any
 from projector.api import project_job
 from projector.job import Target, TrainingJob
 from projector.projection import MemoryProjection, PerformanceProjection
+from tests.accuracy.jobs import assumed
 from tests.accuracy.rows import Row, load
 from tests.accuracy.scoring import Figure, score
 from tests.accuracy.trivial import anchored, with_constant_speed
@@ -53,7 +54,8 @@ def _coverage(figures: list[Figure], rows: list[Row]) -> str:
     skipped = {row for figure in figures for row, _ in figure.skipped} - answered
     total = len(answered | skipped)
     excluded = sum(row.score == "excluded" for row in rows)
-    answers = f"{len(answered)} of {total} rows answered ({excluded} more excluded by the file)"
+    share = len(answered) / total if total else 1.0
+    answers = f"{len(answered)} of {total} rows answered, {share:.1%} ({excluded} more excluded by the file)"
     return f"{answers}; figures are over rows on which no constant may be fitted"
 
 
@@ -76,6 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     parser.add_argument("--anchor", choices=["smallest"], help="score scaling ladders from their smallest measured run")
     parser.add_argument("--skipped", action="store_true", help="also list the rows without an answer, with reasons")
+    parser.add_argument("--assumed", action="store_true", help="also list what rows do not print and where it is from")
     options = parser.parse_args(argv)
     if not options.rows.is_file():
         parser.error(f"--rows: no file {options.rows}")
@@ -92,6 +95,10 @@ def main(argv: list[str] | None = None) -> int:
         for figure in figures:
             for row, reason in figure.skipped:
                 print(f"  {row} ({figure.quantity}): {reason}")
+    if options.assumed:
+        for each in rows:
+            if notes := assumed(each):
+                print(f"  {each.id}: {', '.join(notes)}")
     return 0
 
 

@@ -5,9 +5,11 @@ itself never guesses.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import lcm
 from typing import Any
 
+from projector import catalog
 from projector.job import (
     Batch,
     CrossEntropy,
@@ -28,7 +30,9 @@ from projector.job import (
     Target,
     TrainingJob,
 )
+from projector.parallelism.batch import groups_suit
 from tests.accuracy.architecture import UnscorableError, architecture, known
+from tests.accuracy.finetuning import adapters, layout, overlaps_tensor_parallel
 from tests.accuracy.rows import Row
 
 CI_WORLD = 8
@@ -48,6 +52,10 @@ LOW_PRECISIONS = {
 
 NULL_TOKENIZER_SOURCES = ("simumax-b200-v1.2",)
 """Sources that train on random tokens through Megatron-LM's null tokenizer."""
+
+UNPRINTED_TOKENIZERS = {"megatron-ci-golden": "Llama2Tokenizer", "primus-raw-logs": "MixtralTokenizer"}
+"""Types of the tokenizers that rows of a source have where they print no vocabulary: those of Megatron-LM's
+mixtral_8x7b_*_release/model_config.yaml and of Primus's primus/configs/models/megatron/grok2.yaml."""
 
 EARLY_SOURCES = ("korthikanti-2022", "narayanan-2021-table1", "zero-bubble-2023")
 """Sources that run Megatron-LM's own layers, with explicit attention scores, before Transformer Engine."""
@@ -120,6 +128,8 @@ def _recompute(row: Row) -> Recompute:
         modules = _word(stated.get("modules", "core_attn")).strip("[]").replace(",", " ").split()
         if stated["granularity"] == "full":
             return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
+        if stated.get("policy") == "op":
+            return Recompute(granularity=RecomputeGranularity.OPERATIONS)
         return Recompute(granularity=RecomputeGranularity.SELECTIVE, modules=tuple(modules))
     if _word(stated) == "full":
         return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
@@ -178,7 +188,7 @@ def _software(row: Row) -> Software:
         or (not _flag(row, "no-gradient-accumulation-fusion") and dialect is Dialect.MEGATRON_TE),
         overlap_gradient_reduce=bool(_flag(row, "overlap-grad-reduce") or overlaps),
         overlap_parameter_gather=bool(_flag(row, "overlap-param-gather") or overlaps),
-        overlap_tensor_parallel=bool(_flag(row, "tp-comm-overlap")) or row.framework.startswith("NeMo"),
+        overlap_tensor_parallel=bool(_flag(row, "tp-comm-overlap")) or overlaps_tensor_parallel(row),
         expert_dispatch=_dispatch(row),
         expert_backend=ExpertBackend.GROUPED_FUSED if modern else ExpertBackend.GROUPED_LOOP,
         permute_fusion=modern or _has(row, "sync-free"),
@@ -214,7 +224,6 @@ def _parallelism(row: Row, layers: int) -> Parallelism:
     columns = row.parallel
     if not {"tp", "pp"} <= columns.keys():
         raise UnscorableError("the source does not print the layout")
-    layout = _flag(row, "pipeline-model-parallel-layout")
     shortened = _ends_count_as_layers(row, layers)
     return Parallelism(
         tensor=columns["tp"],
@@ -226,7 +235,7 @@ def _parallelism(row: Row, layers: int) -> Parallelism:
         sequence_parallel=bool(columns.get("sp", False)) and columns["tp"] > 1,
         embedding_counts_as_layer=shortened or bool(_flag(row, "account-for-embedding-in-pipeline-split")),
         loss_counts_as_layer=shortened or bool(_flag(row, "account-for-loss-in-pipeline-split")),
-        pipeline_layout=layout,
+        pipeline_layout=_flag(row, "pipeline-model-parallel-layout"),
         sharding=_sharding(row),
         shard_degree=columns.get("fsdp_shard"),
         context_communication=columns.get("cp_comm", "p2p"),
@@ -250,6 +259,15 @@ def _global_batch(row: Row, micro: int, data: int) -> int:
     return micro * data * ASSUMED_MICRO_BATCHES * int(row.parallel["pp"])
 
 
+def _micro_batch_group(parallelism: Parallelism, micro_batches: int) -> int | None:
+    """The least group that Megatron-LM accepts, where one per stage does not suit: then the run states another."""
+    pipeline = parallelism.pipeline
+    if parallelism.virtual_pipeline == 1 or groups_suit(pipeline, micro_batches, pipeline):
+        return None
+    sizes = range(pipeline, micro_batches + 1)
+    return next((size for size in sizes if groups_suit(pipeline, micro_batches, size)), None)
+
+
 def _devices(row: Row, parallelism: Parallelism) -> int:
     if row.devices is not None:
         return row.devices
@@ -257,30 +275,52 @@ def _devices(row: Row, parallelism: Parallelism) -> int:
     return lcm(CI_WORLD, parallelism.tensor * parallelism.pipeline * parallelism.context, experts)
 
 
+def _with_vocabulary(row: Row) -> Mapping[str, Any]:
+    """Facts of the row's model, with the vocabulary of its tokenizer where none is printed."""
+    if {"vocab", "vocab_unpadded"} & row.model.keys():
+        return row.model
+    known_size = catalog.tokenizer_vocabulary(UNPRINTED_TOKENIZERS.get(row.source), None)
+    return row.model if known_size is None else {**row.model, "vocab": known_size.entries}
+
+
+def assumed(row: Row) -> tuple[str, ...]:
+    """What the job of a row takes from elsewhere than the row."""
+    notes = []
+    if _with_vocabulary(row) is not row.model:
+        notes.append(f"vocabulary of {UNPRINTED_TOKENIZERS[row.source]}")
+    if layout(row) is not row.parallel:
+        notes.append("layout of the submission's configuration files")
+    if adapters(row) is not None and "rank" not in str(row.train["task"]):
+        notes.append("rank and targets of the framework's recipe")
+    return tuple(notes)
+
+
 def job(row: Row) -> tuple[TrainingJob, Target]:
     """Build job and target; raises `UnscorableError` when the row's columns do not suffice."""
     if "seq" not in row.train:
         raise UnscorableError("the source prints neither sequence length nor batch")
-    if "lora" in _word(row.train.get("task", "")):
-        raise UnscorableError("adapters on frozen weights are not modelled")
+    row = replace(row, parallel=layout(row), model=_with_vocabulary(row))
     model = architecture(row.model, row.id, null_tokenizer=row.source in NULL_TOKENIZER_SOURCES)
     parallelism = _parallelism(row, len(model.layers))
     replica = parallelism.tensor * parallelism.pipeline * parallelism.context
     devices = _devices(row, parallelism)
     micro = int(row.train.get("mbs", 1))
+    data = max(1, devices // replica)
+    total = _global_batch(row, micro, data)
     per_node = min(devices, 4 if row.hardware.startswith("GB") else 8)
     built = TrainingJob(
         model=model,
-        parallelism=parallelism,
+        parallelism=replace(parallelism, micro_batch_group=_micro_batch_group(parallelism, total // (micro * data))),
         batch=Batch(
             micro=micro,
-            global_=_global_batch(row, micro, max(1, devices // replica)),
+            global_=total,
             sequence_length=int(row.train["seq"]),
         ),
         precision=_precision(row),
         optimizer=Optimizer(kind=OptimizerKind.MUON if _flag(row, "optimizer") == "muon" else OptimizerKind.ADAM),
         recompute=_recompute(row),
         software=_software(row),
+        adapters=adapters(row),
         schedule=SCHEDULES.get(_word(row.parallel.get("schedule", ""))),
     )
     return built, Target(device=row.hardware, nodes=max(1, devices // per_node), devices_per_node=per_node)

@@ -144,4 +144,4 @@ def test_the_last_stage_is_compared_where_the_last_rank_writes_the_log() -> None
 def test_nearly_every_row_of_the_file_becomes_a_job() -> None:
     figures = _figures([row for row in ROWS if row.score != "excluded"])
     answered = {row.id for figure in figures.values() for row in figure.rows}
-    assert len(answered) >= 0.92 * len([row for row in ROWS if row.score != "excluded"])
+    assert len(answered) >= 0.95 * len([row for row in ROWS if row.score != "excluded"])

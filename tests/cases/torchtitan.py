@@ -40,3 +40,36 @@ def titan(
         recompute=recompute or Recompute(),
         software=Software(dialect=Dialect.TORCHTITAN, gradient_accumulation_fusion=False),
     )
+
+
+def toml(  # noqa: PLR0913 - the keys that such a file states
+    model: str,
+    flavor: str,
+    *,
+    micro: int,
+    sequence: int,
+    tensor: int = 1,
+    context: int = 1,
+    expert: int = 1,
+    checkpointing: str = "none",
+) -> str:
+    """A file of TorchTitan for a model under FSDP2 over all devices, in the words of late 2025."""
+    return f"""
+[model]
+name = "{model}"
+flavor = "{flavor}"
+
+[training]
+local_batch_size = {micro}
+seq_len = {sequence}
+
+[parallelism]
+data_parallel_shard_degree = -1
+tensor_parallel_degree = {tensor}
+context_parallel_degree = {context}
+expert_parallel_degree = {expert}
+
+[activation_checkpoint]
+mode = "{checkpointing}"
+selective_ac_option = "op"
+"""

@@ -1,24 +1,44 @@
-"""Model files are complete, and cover what the public Primus presets name."""
+"""Model files are complete, and cover what public presets and recipes name."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
 from projector import catalog
+from projector.catalog import CatalogModel
 from projector.catalog.model_file import read_model
-from projector.errors import ConfigurationError
-from projector.job import Attention, DenseMLP, LatentAttention, MixtureOfExperts, UnmodelledMixer
+from projector.errors import ConfigurationError, NotAvailable, PresetUnknown
+from projector.job import (
+    Attention,
+    Batch,
+    DenseMLP,
+    LatentAttention,
+    MixtureOfExperts,
+    Parallelism,
+    TrainingJob,
+    UnmodelledMixer,
+)
+from projector.memory import unmodelled_layers
 from tests.catalog.files import SCHEMAS, content, files
 from tests.config.primus_tree import ROOT, needs_tree
 
-PRESETS = ROOT / "primus" / "configs" / "models" / "megatron"
-NOT_MODELS = ("base", "language_model", "primus_megatron_model", "diffusion_model")
+ALL_PRESETS = ROOT / "primus" / "configs" / "models"
+PRESETS = ALL_PRESETS / "megatron"
+NOT_MODELS = ("base", "language_model", "primus_megatron_model", "diffusion_model", "encoders")
+OF_A_JOB = re.compile(r"-fp8$|_lora_mxfp4$")
+"""Endings of presets that add a training method to a model: nothing that a catalog of models has."""
+MAXTEXT_AND_BRIDGE = Path(__file__).parent / "public_names.txt"
+"""Names that MaxText and recipes of Megatron-Bridge give to models, one a line."""
 
 
 @pytest.mark.parametrize("path", files("models"), ids=lambda path: path.stem)
 def test_a_model_file_follows_the_schema(path: Path) -> None:
-    jsonschema.validate(content(path), SCHEMAS["model"], cls=jsonschema.Draft202012Validator)
+    stated = content(path)
+    schema = SCHEMAS["refused_model" if "refused" in stated else "model"]
+    jsonschema.validate(stated, schema, cls=jsonschema.Draft202012Validator)
 
 
 def test_layers_repeat_in_the_order_of_the_file() -> None:
@@ -37,10 +57,65 @@ def test_latent_attention_without_a_query_latent_has_none() -> None:
 
 @needs_tree
 def test_every_model_preset_of_primus_is_in_the_catalog() -> None:
-    names = [path.stem for path in sorted(PRESETS.glob("*.yaml")) if not path.stem.endswith(NOT_MODELS)]
-    assert len(names) > 50
+    names = {path.stem for path in ALL_PRESETS.rglob("*.yaml") if not path.stem.endswith(NOT_MODELS)}
+    assert len(names) > 100
+    assert _unknown({OF_A_JOB.sub("", name) for name in names}) == set()
+
+
+@needs_tree
+@pytest.mark.parametrize("key", ["hf_path", "hf_assets_path", "model_name"])
+def test_every_repository_that_a_preset_takes_its_model_from_is_in_the_catalog(key: str) -> None:
+    stated = {_found(content(path), key) for path in ALL_PRESETS.rglob("*.yaml")}
+    assert _unknown({str(name) for name in stated if name and name != "default"}) == set()
+
+
+def test_every_public_name_of_maxtext_and_megatron_bridge_is_in_the_catalog() -> None:
+    lines = MAXTEXT_AND_BRIDGE.read_text(encoding="utf-8").splitlines()
+    names = {line for line in lines if not line.startswith("#")}
+    assert len(names) > 100
+    assert _unknown(names) == set()
+
+
+def _unknown(names: set[str]) -> set[str]:
+    """Those of which the catalog knows neither an architecture nor why it has none."""
+    unknown = set()
     for name in names:
-        assert catalog.model(name).architecture.layers
+        try:
+            assert catalog.model(name).architecture.layers
+        except PresetUnknown:
+            unknown.add(name)
+        except NotAvailable as refused:
+            assert f"the model {name!r} " in str(refused)  # noqa: PT017 - either an answer or a refusal
+    return unknown
+
+
+def _found(stated: Any, key: str) -> object:  # noqa: ANN401 - whatever a preset holds
+    """The value of a key at any depth of a preset, None where it has none."""
+    if not isinstance(stated, dict):
+        return None
+    return stated.get(key) or next(filter(None, (_found(value, key) for value in stated.values())), None)
+
+
+def test_a_model_that_is_no_decoder_is_refused_in_one_line_that_says_why() -> None:
+    with pytest.raises(NotAvailable) as refused:
+        catalog.model("diffusion/flux_12b")
+    line = str(refused.value)
+    assert "diffusion transformer" in line
+    assert "\n" not in line
+    assert "flux-12b" in {model.name for model in catalog.refused_models()}
+    assert "flux-12b" not in {model.name for model in catalog.models()}
+
+
+def test_what_a_description_leaves_out_is_named_and_forbids_a_verdict() -> None:
+    job = TrainingJob(
+        model=catalog.model("glm-5").architecture,
+        parallelism=Parallelism(),
+        batch=Batch(micro=1, global_=1, sequence_length=4096),
+    )
+    (entry,) = unmodelled_layers(job)
+    assert "indexer" in entry.what
+    assert entry.where == "model glm-5"
+    assert entry.decides
 
 
 @needs_tree
@@ -119,9 +194,21 @@ layers:
         pytest.param(
             "[attention, none]",
             "[attention, dense]",
-            "bad.yaml.layers: [[2, ['attention', 'dense']]]; expected a list of [times, [mixer, feed-forward], ...] "
+            "bad.yaml.layers: [2, ['attention', 'dense']]; expected [times, [mixer, feed-forward], ...] "
             "with names from mixers and feed_forwards",
             id="unknown block",
+        ),
+        pytest.param(
+            "hidden: 8",
+            "refused: is no decoder of tokens",
+            "bad.yaml.layers: is not known here",
+            id="described and refused",
+        ),
+        pytest.param(
+            "hidden: 8",
+            "hidden: 8\nleaves_out: a vision tower",
+            "bad.yaml.leaves_out: 'a vision tower'; expected a list of str",
+            id="one part, not a list",
         ),
         pytest.param(
             "unverified",
@@ -148,7 +235,9 @@ def test_a_wrong_model_file_is_refused_with_its_place(tmp_path: Path, old: str, 
 def test_a_layer_may_lack_a_feed_forward_block(tmp_path: Path) -> None:
     path = tmp_path / "good.yaml"
     path.write_text(VALID, encoding="utf-8")
-    layers = read_model(path).architecture.layers
+    model = read_model(path)
+    assert isinstance(model, CatalogModel)
+    layers = model.architecture.layers
     assert [layer.feed_forward for layer in layers] == [None, None]
 
 

@@ -1,5 +1,6 @@
 """Vocabularies of tokenizers, against what training logs and tables show."""
 
+from collections import Counter
 from dataclasses import replace
 
 import jsonschema
@@ -79,13 +80,18 @@ def test_deepseek_v2_lite_has_the_parameters_of_a_training_log() -> None:
 
 
 @needs_tree
-def test_every_tokenizer_of_the_presets_is_known() -> None:
-    presets = [content(path) for path in (ROOT / "primus" / "configs" / "models" / "megatron").glob("*.yaml")]
-    named = {
-        (preset.get("tokenizer_type"), preset["tokenizer_model"]) for preset in presets if preset.get("tokenizer_model")
-    }
-    assert len(named) > 30
-    assert [pair for pair in sorted(named, key=str) if catalog.tokenizer_vocabulary(*pair) is None] == []
+@pytest.mark.parametrize(("key", "least"), [("tokenizer_model", 30), ("tokenizer_path", 8)])
+def test_every_tokenizer_of_the_presets_is_known(key: str, least: int) -> None:
+    presets = [content(path) for path in (ROOT / "primus" / "configs" / "models").rglob("*.yaml")]
+    named = {preset[key] for preset in presets if "/" in (preset.get(key) or "") and "assets/" not in preset[key]}
+    assert len(named) > least
+    assert [name for name in sorted(named) if catalog.tokenizer_vocabulary(None, name) is None] == []
+
+
+def test_one_name_has_one_vocabulary() -> None:
+    families = content(CATALOG / "tokenizers.yaml").values()
+    names = [name.lower() for family in families for name in (*family["models"], *family.get("types", []))]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def _entries(name: str) -> int:

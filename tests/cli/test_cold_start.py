@@ -58,7 +58,7 @@ def test_a_cold_command_takes_at_most_six_bare_interpreters(environment: dict[st
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("output", ["text", "json"])
-@pytest.mark.parametrize("command", ["memory", "performance", "both", "show"])
+@pytest.mark.parametrize("command", ["memory", "performance", "both", "show", "convert"])
 def test_no_heavy_module_is_loaded_and_memory_stays_small(
     environment: dict[str, str], command: str, output: str
 ) -> None:

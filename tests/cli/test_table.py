@@ -132,6 +132,7 @@ def test_our_own_options_and_variables_are_these() -> None:
         "--output",
         "--primus-root",
         "--scaling",
+        "--with",
         "PRIMUS_ROOT",
     }
 

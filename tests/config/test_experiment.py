@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from projector.config import Source
-from projector.errors import ConfigurationError, InputError, NotAvailable, PresetUnknown
+from projector.errors import ConfigurationError, InputError, PresetUnknown
 from tests.config.builders import experiment_text, flat_text, llama_text, load
 from tests.config.primus_tree import ROOT, needs_tree
 
@@ -63,21 +63,6 @@ REFUSED: dict[str, tuple[str, type[InputError], str]] = {
         experiment_text({**PRESETS, "overrides": [1]}),
         ConfigurationError,
         "overrides: is not a",
-    ),
-    "torchtitan": (
-        experiment_text({**PRESETS, "framework": "torchtitan"}),
-        NotAvailable,
-        "TorchTitan .*not available yet",
-    ),
-    "maxtext": (experiment_text({**PRESETS, "framework": "maxtext"}), NotAvailable, "MaxText .*not available yet"),
-    "megatron_bridge": (experiment_text({**PRESETS, "framework": "megatron_bridge"}), NotAvailable, "Megatron-Bridge"),
-    "nemo_automodel": (experiment_text({**PRESETS, "framework": "nemo_automodel"}), NotAvailable, "NeMo AutoModel"),
-    "DLRM": (experiment_text({**PRESETS, "framework": "dlrm_v4"}), NotAvailable, "DLRM"),
-    "diffusion": (experiment_text({**PRESETS, "model": "diffusion/flux_535m"}), NotAvailable, "diffusion"),
-    "a Hugging Face config": (
-        '{"architectures": ["A"], "hidden_size": 8}',
-        NotAvailable,
-        "huggingface.*not available yet",
     ),
     "a Kubernetes object": ("apiVersion: v1\nkind: Pod\n", ConfigurationError, "Kubernetes object"),
     "something else": ("a: 1\n", ConfigurationError, "not a training configuration"),

@@ -4,18 +4,14 @@ from typing import Any
 
 import pytest
 
-from projector.config.megatron.facts import UnmodelledKey, megatron_facts
+from projector.config.megatron.facts import megatron_facts
+from projector.config.switches import Switch
 from projector.errors import InputError
-from tests.config.builders import MOE, experiment_text, flat_text, llama_text, load
-
-
-def test_lora_decides_and_is_silent_when_off() -> None:
-    assert any("LoRA" in note.what and note.decides for note in load(llama_text(lora={"enabled": True})).unmodelled)
-    assert load(llama_text(lora={"enabled": False, "dim": 3})).unmodelled == ()
+from tests.config.builders import MOE, experiment_text, flat_text, load
 
 
 @pytest.mark.parametrize("fact", megatron_facts().unmodelled, ids=lambda fact: fact.key)
-def test_a_key_that_is_not_modelled_is_silent_only_at_its_neutral_values(fact: UnmodelledKey) -> None:
+def test_a_key_that_is_not_modelled_is_silent_only_at_its_neutral_values(fact: Switch) -> None:
     def notes(value: object) -> list[str]:
         tree: Any = value
         for part in reversed(fact.key.split(".")):

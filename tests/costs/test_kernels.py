@@ -31,6 +31,8 @@ def seconds(work: AttentionKernel) -> float:
         ({"causal": False}, 1.9, 2.1),
         ({"backward": True}, 2.5, 3.3),
         ({"window": 1024}, 0.2, 0.3),
+        ({"chunk": 1024}, 0.12, 0.16),
+        ({"chunk": 16384}, 1.0, 1.0),
         ({"heads": 64}, 1.8, 2.1),
         ({"query_length": 4096, "key_length": 4096}, 0.2, 0.35),
         ({"query_length": 2048}, 0.2, 0.4),
@@ -48,6 +50,15 @@ def test_a_change_of_shape_changes_attention_by_its_work(change: dict[str, Any],
 def test_context_parallelism_divides_attention_by_its_degree_not_by_the_square(degree: int) -> None:
     part = seconds(replace(BASE, batch=16, query_length=8192 // degree))
     assert part == pytest.approx(seconds(replace(BASE, batch=16)) / degree, rel=0.2)
+
+
+@given(st.integers(0, 7), st.sampled_from([None, 128, 1024, 8192]), st.sampled_from([None, 128, 1024, 8192]))
+def test_every_device_of_context_parallelism_attends_to_its_share(
+    power: int, window: int | None, chunk: int | None
+) -> None:
+    whole = replace(BASE, window=window, chunk=chunk)
+    part = replace(whole, query_length=BASE.query_length // 2**power)
+    assert part.attended_pairs == pytest.approx(whole.attended_pairs / 2**power)
 
 
 @given(st.integers(0, 2**34), st.integers(0, 2**34), st.integers(1, 50))

@@ -3,8 +3,12 @@
 import re
 from pathlib import Path
 
+import yaml
+
 from docs import accuracy_page, conditions_reference, metrics_reference, readme
 from projection_operator.options import Options
+from projector.api import Question, project
+from projector.config import FORMATS
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
@@ -51,3 +55,20 @@ def test_the_port_that_the_readme_and_the_image_name_is_the_default() -> None:
     port = Options().metrics_port
     assert f"`/metrics` on port {port} " in readme.PAGE.read_text(encoding="utf-8")
     assert f"EXPOSE {port}\n" in (ROOT / "images" / "operator" / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_own_format_is_read_and_answered() -> None:
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    answer = project(Question(text=example))
+    assert (answer.format, answer.target.devices, answer.layout.expert) == ("projector", 32, 8)
+
+
+def test_the_page_of_formats_names_every_format() -> None:
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[.*\]\(#.*\) \| `(\w+)` \| `(\w+)` \|", text, re.MULTILINE)
+    definition = yaml.safe_load((ROOT / "crds" / "projectionrequests.yaml").read_text(encoding="utf-8"))
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert {option for option, _ in rows} == set(FORMATS)
+    assert {word for _, word in rows} == set(schema["properties"]["training"]["properties"]["format"]["enum"])
+    assert all(word.lower() == option for option, word in rows)

@@ -106,6 +106,7 @@ def projection(**changes: Any) -> Projection:  # noqa: ANN401 - fields of any ty
     """An answer."""
     fields: dict[str, Any] = {
         "model": "llama3.1_70B",
+        "format": "primus",
         "target": Target(device="MI300X", nodes=8, devices_per_node=8),
         "layout": ResolvedLayout(
             tensor=1,

@@ -10,9 +10,11 @@ import yaml
 from projection_operator.presets import preset_names, preset_text
 from projection_operator.reconcile import ConfigMapContent, Observed
 from projection_operator.reconcile.question import OVERRIDE_KEYS, SCHEDULES, build_question, spec_hash
-from projector.api import Question
+from projector.answer import load
+from projector.api import Question, project
 from projector.errors import InputError
 from projector.job import Scaling, Schedule
+from tests.config.own.jobs import DIALECTS
 from tests.operator.builders import request
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,3 +172,56 @@ def test_the_hash_covers_every_field_of_a_question() -> None:
         changes: dict[str, Any] = {field.name: "something else"}
         changed = dataclasses.replace(plain, **changes)
         assert spec_hash(changed, asked, engine_version="1") != base, field.name
+
+
+OWN = """\
+projector: 1
+model: {catalog: llama3.1-8b}
+parallelism: {tensor: '${TP}'}
+batch: {micro: 1, global: 8, sequence_length: 4096}
+"""
+
+
+def test_a_request_may_hold_the_project_s_own_format() -> None:
+    asked = question(
+        training={
+            "format": "Projector",
+            "inline": OWN,
+            "variables": [{"name": "TP", "value": "4"}],
+            "overrides": [
+                {"name": "recompute.granularity", "value": "full"},
+                {"name": "recompute.layers", "value": "32"},
+            ],
+        },
+        target={"nodes": 1, "devicesPerNode": 8, "device": "MI300X"},
+        parallelism={"tensor": 2},
+        batch={"global": 16, "sequenceLength": 2048},
+    )
+    answer = project(asked)
+    assert (answer.format, answer.layout.tensor, answer.layout.data) == ("projector", 2, 4)
+    assert (answer.global_batch, answer.sequence_length) == (16, 2048)
+    assert {value.key for value in answer.values if value.source == "override"} == {
+        "parallelism.tensor",
+        "batch.global",
+        "batch.sequence_length",
+        "recompute.granularity",
+        "recompute.layers",
+    }
+
+
+SIZES = {"tensor": 1, "pipeline": 2, "virtualPipeline": 2, "expert": 1, "expertTensor": 1, "context": 2}
+BATCH = {"micro": 2, "global": 64, "sequenceLength": 1024}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_size_of_a_request_reaches_the_job_whatever_the_dialect(dialect: str) -> None:
+    assert {**SIZES, **BATCH}.keys() == OVERRIDE_KEYS.keys()
+    text, _ = DIALECTS[dialect]
+    # The chunks of TorchTitan follow from its schedule alone.
+    sizes = {name: size for name, size in SIZES.items() if dialect != "torchtitan" or name != "virtualPipeline"}
+    job = load(question(training={"inline": text}, parallelism=sizes, batch=BATCH)).job
+    layout = job.parallelism
+    assert (layout.tensor, layout.pipeline, layout.context) == (1, 2, 2)
+    assert (layout.expert, layout.expert_tensor) in {(1, 1), (1, None)}
+    assert layout.virtual_pipeline == sizes.get("virtualPipeline", 1)
+    assert (job.batch.micro, job.batch.global_, job.batch.sequence_length) == (2, 64, 1024)

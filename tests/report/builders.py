@@ -118,6 +118,7 @@ def a_projection(*, stages: int = 1, verdict: Verdict = Verdict.FITS) -> Project
     """A complete answer: every optional part is there."""
     return Projection(
         model="llama3.1-70b",
+        format="primus",
         target=Target(device="MI300X", nodes=8, devices_per_node=8, scaling=Scaling.STRONG),
         layout=ResolvedLayout(
             tensor=1,

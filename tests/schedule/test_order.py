@@ -17,7 +17,9 @@ def orders(draw: st.DrawFn) -> Order:
     schedule = draw(st.sampled_from(AVAILABLE))
     pipeline = draw(st.integers(1, 7))
     if schedule is Schedule.INTERLEAVED:
-        return order(schedule, pipeline, draw(st.integers(2, 4)), pipeline * draw(st.integers(1, 4)))
+        group = pipeline + draw(st.integers(0, 3))
+        last = draw(st.sampled_from([0, *range(pipeline, group)]))
+        return order(schedule, pipeline, draw(st.integers(2, 4)), group * draw(st.integers(1, 4)) + last, group)
     return order(schedule, pipeline, 2 if schedule is Schedule.ZBV_FORMATTED else 1, draw(st.integers(1, 20)))
 
 
@@ -102,6 +104,12 @@ def test_a_schedule_that_is_not_offered_is_refused_by_name(schedule: Schedule) -
 def test_interleaving_names_the_nearest_batches_when_micro_batches_do_not_divide() -> None:
     with pytest.raises(BatchIndivisible, match=r"10 micro batches over 4 pipeline stages.*8 or 12"):
         order(Schedule.INTERLEAVED, 4, 2, 10)
+
+
+@pytest.mark.parametrize(("micro_batches", "group"), [(5, 4), (10, 3), (10, 11), (11, 8)])
+def test_a_group_that_leaves_the_pipeline_partly_empty_is_refused(micro_batches: int, group: int) -> None:
+    with pytest.raises(BatchIndivisible):
+        order(Schedule.INTERLEAVED, 4, 2, micro_batches, group)
 
 
 @pytest.mark.parametrize(

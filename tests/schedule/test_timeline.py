@@ -91,6 +91,14 @@ def test_continuing_a_long_schedule_equals_running_all_of_it(
     assert continued.busy == pytest.approx(whole.busy)
 
 
+@pytest.mark.parametrize("micro_batches", [30, 64, 214])
+def test_a_long_interleaved_run_in_larger_groups_is_continued_too(micro_batches: int) -> None:
+    durations, hops = uniform(4, 3, 1.0, 1.2, 0.7), [0.01] * 4
+    whole = longest_path(order(Schedule.INTERLEAVED, 4, 3, micro_batches, 5), durations, hops)
+    continued = pipeline_time(Schedule.INTERLEAVED, 3, micro_batches, durations, hops, group=5)
+    assert continued.seconds == pytest.approx(whole.seconds, rel=2e-3)
+
+
 @given(st.integers(2, 8), st.integers(1, 30), st.sampled_from([Schedule.ONE_F_ONE_B, Schedule.ZERO_BUBBLE]))
 def test_work_sends_and_waiting_add_up_to_the_phase(pipeline: int, micro_batches: int, schedule: Schedule) -> None:
     line = longest_path(

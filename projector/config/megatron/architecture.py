@@ -7,9 +7,9 @@ without one.
 
 from dataclasses import replace
 
-from projector import catalog
 from projector.config.keys import Keys
-from projector.config.megatron.hybrid import mixers
+from projector.config.megatron.hybrid import layer_pattern, mixers, pattern_layers
+from projector.config.megatron.vocabulary import vocabulary
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError, LayoutImpossible
 from projector.job import (
@@ -40,24 +40,46 @@ _POSITIONS = {
 
 def architecture(keys: Keys, notes: Notes, *, name: str) -> ModelArchitecture:
     """The model, called `name`; raises `ConfigurationError` for keys that are missing or of the wrong type."""
-    count = keys.required("num_layers", maximum=MAXIMUM_LAYERS)
-    position = _POSITIONS[keys.choice("position_embedding_type", "learned_absolute", _POSITIONS)]
-    latent = keys.boolean("multi_latent_attention")
-    full = [_latent_attention(keys, notes)] * count if latent else _attention(keys, layers=count)
-    sequence = mixers(keys, full=full)
-    feed_forward = _feed_forward(keys, notes, layers=count)
+    position = _position(keys)
+    layers = _layers(keys, notes)
     return ModelArchitecture(
         name=name,
         hidden=keys.required("hidden_size"),
-        layers=tuple(
-            DecoderLayer(mixer=mixer, feed_forward=block) for mixer, block in zip(sequence, feed_forward, strict=True)
-        ),
+        layers=layers,
         vocabulary=vocabulary(keys, notes),
         tied_embeddings=not keys.boolean("untie_embeddings_and_output_weights"),
         norm=_NORMS[keys.choice("normalization", "LayerNorm", _NORMS)],
         position=position,
         max_position=keys.integer("max_position_embeddings", 0),
         multi_token_prediction_layers=keys.integer("mtp_num_layers", 0, maximum=MAXIMUM_LAYERS),
+    )
+
+
+def _position(keys: Keys) -> PositionKind:
+    """How positions enter; the two older flags win over the choice (megatron/training/arguments.py)."""
+    stated = _POSITIONS[keys.choice("position_embedding_type", "learned_absolute", _POSITIONS)]
+    if keys.boolean("use_rotary_position_embeddings"):
+        return PositionKind.ROTARY
+    table = keys.boolean("add_position_embedding", default=True)
+    return PositionKind.NONE if stated is PositionKind.LEARNED and not table else stated
+
+
+def _layers(keys: Keys, notes: Notes) -> tuple[DecoderLayer, ...]:
+    """The decoder layers: a mixer and a feed-forward block each, or by a hybrid pattern one block each."""
+    pattern = layer_pattern(keys)
+    count = len(pattern) if pattern else keys.required("num_layers", maximum=MAXIMUM_LAYERS)
+    if count > MAXIMUM_LAYERS:
+        message = f"{count} layers are more than {MAXIMUM_LAYERS}"
+        raise ConfigurationError(message, place=keys.place("hybrid_layer_pattern"))
+    latent = keys.boolean("multi_latent_attention") or "+" in pattern
+    full = [_latent_attention(keys, notes)] * count if latent else _attention(keys, layers=count)
+    if pattern:
+        dense, sparse = _blocks(keys)
+        return pattern_layers(pattern, keys, attention=full[0], dense=dense, sparse=sparse)
+    feed_forward = _feed_forward(keys, notes, layers=count)
+    sequence = mixers(keys, full=full)
+    return tuple(
+        DecoderLayer(mixer=mixer, feed_forward=block) for mixer, block in zip(sequence, feed_forward, strict=True)
     )
 
 
@@ -76,7 +98,8 @@ def _attention(keys: Keys, *, layers: int) -> list[Attention]:
         message = f"{heads} attention heads do not divide over {shared} groups"
         raise LayoutImpossible(message, place=keys.place("num_query_groups"), expected=f"a divisor of {heads}")
     bias, bias_qkv = keys.boolean("add_bias_linear", default=True), keys.boolean("add_qkv_bias")
-    sinks, window = keys.boolean("use_sink_attention"), keys.integer("sink_sliding_window", 0) or None
+    learnable = keys.choice("softmax_type", "vanilla", ("vanilla", "off-by-one", "learnable")) == "learnable"
+    sinks, window = keys.boolean("use_sink_attention") or learnable, keys.integer("sink_sliding_window", 0) or None
     full = Attention(
         heads=heads,
         key_value_heads=shared,
@@ -111,17 +134,23 @@ def _latent_attention(keys: Keys, notes: Notes) -> LatentAttention:
 
 
 def _feed_forward(keys: Keys, notes: Notes, *, layers: int) -> list[FeedForward]:
-    hidden, gated = keys.required("hidden_size"), keys.boolean("swiglu") | keys.boolean("quick_geglu")
+    dense, sparse = _blocks(keys)
+    pattern = expert_layers(keys, notes, layers=layers)
+    return [dense if sparse is None or not flag else sparse for flag in pattern]
+
+
+def _blocks(keys: Keys) -> tuple[DenseMLP, MixtureOfExperts | UnmodelledMLP | None]:
+    """The plain feed-forward block, and the experts where there are any."""
+    hidden, gated = keys.required("hidden_size"), _is_gated(keys)
     # Without a stated width Megatron-LM keeps the parameters of a gated block near those of 4 x hidden.
     unstated = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
     ffn = keys.integer("ffn_hidden_size", minimum=1) or unstated
     bias = keys.boolean("add_bias_linear", default=True)
     dense = DenseMLP(ffn=ffn, gated=gated, bias=bias)
     experts = keys.integer("num_experts")
-    pattern = expert_layers(keys, notes, layers=layers)
     if not experts:
-        return [dense] * layers
-    sparse: FeedForward = MixtureOfExperts(
+        return dense, None
+    sparse = MixtureOfExperts(
         experts=experts,
         top_k=keys.integer("moe_router_topk", 2, minimum=1, maximum=experts),
         expert_ffn=keys.integer("moe_ffn_hidden_size", minimum=1) or ffn,
@@ -131,10 +160,12 @@ def _feed_forward(keys: Keys, notes: Notes, *, layers: int) -> list[FeedForward]
         bias=bias,
         router_balance_bias=keys.boolean("moe_router_enable_expert_bias"),
     )
-    latent = [keys.integer(key) for key in ("routed_expert_hidden_size", "moe_latent_size")]
-    if any(latent):
-        sparse = UnmodelledMLP(name="mixture of experts in a narrower latent space")
-    return [sparse if flag else dense for flag in pattern]
+    narrow = [keys.integer(key) for key in ("routed_expert_hidden_size", "moe_latent_size")]
+    return dense, UnmodelledMLP(name="mixture of experts in a narrower latent space") if any(narrow) else sparse
+
+
+def _is_gated(keys: Keys) -> bool:
+    return keys.boolean("swiglu") | keys.boolean("quick_geglu") | keys.boolean("geglu")
 
 
 def expert_layers(keys: Keys, notes: Notes, *, layers: int) -> list[bool]:
@@ -171,31 +202,3 @@ def cut(pattern: list[int], keys: Keys, key: str, notes: Notes, *, layers: int) 
             f"num_layers is {layers}; a longer pattern is cut, as for a proxy of a deeper model",
         )
     return pattern[:layers]
-
-
-def vocabulary(keys: Keys, notes: Notes) -> int:
-    """Entries of the token table before padding: stated, or what the tokenizer has.
-
-    Raises `ConfigurationError` naming what to state when the tokenizer is not known.
-    """
-    padded, stated = keys.integer("padded_vocab_size", minimum=1), keys.integer("vocab_size", minimum=1)
-    kind, model = keys.text("tokenizer_type"), keys.text("tokenizer_model")
-    if padded is not None:
-        return padded
-    if stated is not None:
-        # A null tokenizer adds its end-of-document token (megatron/training/tokenizer/tokenizer.py).
-        return stated + 1 if kind == "NullTokenizer" else stated
-    known = catalog.tokenizer_vocabulary(kind, model)
-    if known is None:
-        shown = model or kind or "no tokenizer"
-        raise ConfigurationError(
-            f"the vocabulary of {shown!r} is not known",
-            place=keys.place("tokenizer_model" if model else "tokenizer_type"),
-            expected="state vocab_size, the number of tokens before padding",
-        )
-    doubt = "" if known.verified else ", unverified"
-    notes.assume(
-        f"vocabulary {known.entries} (tokenizer {model or kind})",
-        f"{known.source}{doubt}; state vocab_size to use another",
-    )
-    return known.entries

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from projector.config.keys import Keys
 from projector.errors import ConfigurationError
-from projector.job import Attention, LatentAttention, Mixer, UnmodelledMixer
+from projector.job import (
+    Attention,
+    DecoderLayer,
+    FeedForward,
+    LatentAttention,
+    Mixer,
+    UnmodelledMixer,
+)
 
 _MODEL_TYPES = {
     "mamba": "Mamba or hybrid layers",
@@ -17,6 +24,50 @@ _MODEL_TYPES = {
 """Values of `model_type` whose layers are all unlike a transformer's."""
 _STACKS = (("gdn", "gated delta net (GDN) hybrid"), ("kda", "Kimi delta attention (KDA) hybrid"))
 """Words in `spec` that tell which linear attention a hybrid stack of Primus uses."""
+_PATTERN_KEYS = ("hybrid_layer_pattern", "hybrid_override_pattern")
+"""The pattern of a hybrid model's layers, by its name of today and its former one."""
+_UNMODELLED_SYMBOLS = {"M": "Mamba", "G": "gated delta net (GDN)", "D": "DeepSeek sparse attention"}
+_SYMBOLS = {"*", "+", "-", "E", *_UNMODELLED_SYMBOLS}
+"""Symbols of one layer: attention (`+` latent), feed-forward block, experts, or a mixer that the engine does not model
+(megatron/core/models/hybrid/hybrid_layer_allocation.py)."""
+
+
+def layer_pattern(keys: Keys) -> str:
+    """The symbols of a hybrid model's layers without stage marks; empty for a model that has none.
+
+    Behind `/` stand layers of multi-token prediction, which `mtp_num_layers` counts. Raises `ConfigurationError` for an
+    unknown symbol.
+    """
+    stated = next((key for key in _PATTERN_KEYS if keys.text(key)), None)
+    if stated is None or keys.text("model_type", "gpt") != "gpt":
+        return ""
+    pattern = keys.text(stated, "").partition("/")[0].replace("|", "")
+    unknown = next((symbol for symbol in pattern if symbol not in _SYMBOLS), None)
+    if unknown is not None:
+        message = f"the symbol {unknown!r} is not known"
+        raise ConfigurationError(message, place=keys.place(stated), expected=f"one of {' '.join(sorted(_SYMBOLS))}")
+    return pattern
+
+
+def pattern_layers(
+    pattern: str, keys: Keys, *, attention: Attention | LatentAttention, dense: FeedForward, sparse: FeedForward
+) -> tuple[DecoderLayer, ...]:
+    """One layer a symbol, each with a mixer or a feed-forward block alone.
+
+    `sparse` are the experts, None where there are none. Raises `ConfigurationError` when the pattern asks for them.
+    """
+    if "E" in pattern and sparse is None:
+        message = "the layers marked E hold experts, and none are stated"
+        raise ConfigurationError(message, place=keys.place("num_experts"), expected="a number of experts")
+    layers: dict[str, DecoderLayer] = {
+        "*": DecoderLayer(mixer=attention, feed_forward=None),
+        "+": DecoderLayer(mixer=attention, feed_forward=None),
+        "-": DecoderLayer(mixer=None, feed_forward=dense),
+        "E": DecoderLayer(mixer=None, feed_forward=sparse),
+    }
+    for symbol, name in _UNMODELLED_SYMBOLS.items():
+        layers[symbol] = DecoderLayer(mixer=UnmodelledMixer(name=name), feed_forward=None)
+    return tuple(layers[symbol] for symbol in pattern)
 
 
 def mixers(keys: Keys, *, full: Sequence[Attention | LatentAttention]) -> list[Mixer]:

@@ -2,7 +2,7 @@
 
 from projector.config.keys import Keys
 from projector.config.notes import Notes
-from projector.errors import ConfigurationError, LayoutImpossible
+from projector.errors import ConfigurationError, LayoutImpossible, shown
 from projector.job import Parallelism, Recompute, RecomputeGranularity, RecomputeMethod, Schedule, Sharding
 
 _STRATEGIES = {
@@ -12,6 +12,8 @@ _STRATEGIES = {
     "optim_grads_params": Sharding.PARAMETERS,
 }
 """`data_parallel_sharding_strategy` of Megatron-FSDP."""
+_ZERO_STAGES = (Sharding.NONE, Sharding.OPTIMIZER, Sharding.GRADIENTS, Sharding.PARAMETERS)
+"""`zero_stage` of Megatron-DeepSpeed, which counts with `deepspeed`."""
 _CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "a2a", "a2a+p2p": "a2a+p2p"}
 _PRIMUS_PIPELINE: dict[str, Schedule | None] = {
     "1f1b": Schedule.ONE_F_ONE_B,
@@ -31,8 +33,8 @@ _ZERO_BUBBLE_V = {
 """`zero_bubble_v_schedule_mem_setup` of the zero-bubble patch."""
 
 
-def parallelism(keys: Keys, notes: Notes, *, layers: int) -> Parallelism:
-    """The layout as stated.
+def parallelism(keys: Keys, notes: Notes, *, layers: int, stock: bool = False) -> Parallelism:
+    """The layout as stated; `stock` Megatron-LM refuses layers that do not divide over the stages.
 
     Raises `LayoutImpossible` for spellings of virtual stages that contradict one another, and for offloading of
     activations with a pipeline.
@@ -43,6 +45,7 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int) -> Parallelism:
         tensor=keys.integer("tensor_model_parallel_size", 1, minimum=1),
         pipeline=pipeline,
         virtual_pipeline=_virtual_pipeline(keys, notes, layers=layers, pipeline=pipeline),
+        micro_batch_group=keys.integer("microbatch_group_size_per_vp_stage", minimum=1),
         expert=keys.integer("expert_model_parallel_size", 1, minimum=1),
         expert_tensor=keys.integer("expert_tensor_parallel_size", minimum=1),
         context=keys.integer("context_parallel_size", 1, minimum=1),
@@ -52,10 +55,14 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int) -> Parallelism:
         pipeline_layout=_layout(keys, notes, pipeline=pipeline),
         embedding_counts_as_layer=keys.boolean("account_for_embedding_in_pipeline_split"),
         loss_counts_as_layer=keys.boolean("account_for_loss_in_pipeline_split"),
-        sharding=_sharding(keys),
+        spread_remainder=not stock,
+        sharding=_sharding(keys, notes),
+        replicas=keys.integer("num_distributed_optimizer_instances", 1, minimum=1),
+        reshard_after_forward=keys.boolean("torch_fsdp2_reshard_after_forward", default=True),
         context_communication=_context_communication(keys, notes),
     )
-    _note_uneven_stages(stated, notes, layers=layers)
+    if stated.spread_remainder:
+        _note_uneven_stages(stated, notes, layers=layers)
     return stated
 
 
@@ -105,10 +112,12 @@ def _virtual_pipeline(keys: Keys, notes: Notes, *, layers: int, pipeline: int) -
     key = "num_layers_per_virtual_pipeline_stage"
     size = keys.integer(key, minimum=1)
     if size is not None and pipeline > 1:
-        if layers % (pipeline * size):
-            message = f"{layers} layers are not a multiple of {pipeline} stages x {size} layers"
+        ends = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+        counted = layers + sum(keys.boolean(end) for end in ends)
+        if counted % (pipeline * size):
+            message = f"{counted} layers are not a multiple of {pipeline} stages x {size} layers"
             raise LayoutImpossible(message, place=keys.place(key))
-        chunks[key] = layers // (pipeline * size)
+        chunks[key] = counted // (pipeline * size)
     if pipeline == 1:
         if any(value > 1 for value in chunks.values()):
             notes.assume("one model chunk per stage", f"{' and '.join(chunks)} without pipeline parallelism")
@@ -120,10 +129,19 @@ def _virtual_pipeline(keys: Keys, notes: Notes, *, layers: int, pipeline: int) -
     return next(iter(chunks.values()), 1)
 
 
-def _sharding(keys: Keys) -> Sharding:
+def _sharding(keys: Keys, notes: Notes) -> Sharding:
     strategy = _STRATEGIES[keys.choice("data_parallel_sharding_strategy", "no_shard", _STRATEGIES)]
     distributed = keys.boolean("use_distributed_optimizer")
     megatron_fsdp = keys.boolean("use_megatron_fsdp") | keys.boolean("use_custom_fsdp")
+    zero = keys.integer("zero_stage", 0, maximum=len(_ZERO_STAGES) - 1)
+    if keys.boolean("deepspeed"):
+        notes.not_modelled(
+            "the DeepSpeed engine under Megatron-LM",
+            where=keys.place("deepspeed"),
+            effect="its buffers are not counted, and gradients are counted as wide as Megatron-LM's own",
+            decides=True,
+        )
+        return _ZERO_STAGES[zero]
     if keys.boolean("use_torch_fsdp2"):
         return Sharding.PARAMETERS
     if megatron_fsdp:
@@ -134,7 +152,7 @@ def _sharding(keys: Keys) -> Sharding:
 def _context_communication(keys: Keys, notes: Notes) -> str:
     key = "cp_comm_type"
     value = keys.raw(key)
-    if isinstance(value, list) and value:
+    if isinstance(value, list):
         if len({str(item) for item in value}) > 1:
             notes.not_modelled(
                 "context communication that differs by layer",
@@ -142,12 +160,12 @@ def _context_communication(keys: Keys, notes: Notes) -> str:
                 effect="the first layer's kind is used for all",
                 decides=False,
             )
-        value = value[0]
+        value = value[0] if value else None
     if value is None:
         return "p2p"
-    if value not in _CONTEXT:
+    if not isinstance(value, str) or value not in _CONTEXT:
         expected = f"one of {', '.join(_CONTEXT)}"
-        raise ConfigurationError(f"{value!r} is not known", place=keys.place(key), expected=expected)
+        raise ConfigurationError(f"{shown(value)} is not known", place=keys.place(key), expected=expected)
     if value == "a2a+p2p" and keys.integer("context_parallel_size", 1, minimum=1) > 1:
         notes.not_modelled(
             "hierarchical context communication (a2a+p2p)",
@@ -164,8 +182,9 @@ def recompute(keys: Keys, notes: Notes, *, layers: int) -> Recompute:
     `recompute_num_layers: 0` recomputes nothing, whatever the granularity says; selective granularity takes the
     attention core unless `recompute_modules` names others (megatron/core/transformer/transformer_config.py).
     """
-    default = "selective" if keys.boolean("recompute_activations") else "none"
-    granularity = keys.choice("recompute_granularity", default, ("none", "full", "selective"))
+    granularity = keys.choice("recompute_granularity", "none", ("none", "full", "selective"))
+    if keys.boolean("recompute_activations"):  # wins over the granularity (megatron/training/arguments.py)
+        granularity = "selective"
     method = keys.choice("recompute_method", "none", ("none", "uniform", "block"))
     count = keys.integer("recompute_num_layers")
     ids = keys.integers("recompute_layer_ids")
@@ -204,15 +223,16 @@ def _recompute_ids(keys: Keys, notes: Notes, ids: list[int], *, layers: int) -> 
     return Recompute(granularity=RecomputeGranularity.FULL, layer_ids=inside)
 
 
-def schedule(keys: Keys, notes: Notes, *, pipeline: int) -> Schedule | None:
+def schedule(keys: Keys, notes: Notes, *, pipeline: int, stock: bool = False) -> Schedule | None:
     """The schedule that the run really uses; None when the layout decides (1F1B, interleaved with chunks).
 
     `enable_zero_bubble` is true in every Primus preset and means nothing unless `patch_zero_bubble` puts the
-    zero-bubble runtime in place; `pp_algorithm` likewise needs `patch_primus_pipeline`.
+    zero-bubble runtime in place; `pp_algorithm` likewise needs `patch_primus_pipeline`. Without Primus (`stock`) only
+    the zero-bubble fork, which needs no patch, knows `enable_zero_bubble`.
     """
     primus = keys.boolean("patch_primus_pipeline")
     algorithm = keys.choice("pp_algorithm", "1f1b-interleaved", _PRIMUS_PIPELINE)
-    patched, enabled = keys.boolean("patch_zero_bubble"), keys.boolean("enable_zero_bubble")
+    patched, enabled = keys.boolean("patch_zero_bubble") or stock, keys.boolean("enable_zero_bubble")
     forward_v = keys.boolean("enable_1f1b_v")
     shaped = keys.boolean("zero_bubble_v_schedule")
     setup = keys.choice("zero_bubble_v_schedule_mem_setup", "half", _ZERO_BUBBLE_V)

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from projector import catalog
+from projector.config.keys import Keys
 from projector.config.nearest import nearest
+from projector.config.notes import Notes
 from projector.config.primus.facts import primus_facts
-from projector.errors import PresetUnknown, shown
+from projector.errors import NotAvailable, PresetUnknown, shown
 from projector.job import (
     Attention,
     DenseMLP,
@@ -20,6 +22,7 @@ from projector.job import (
     NormKind,
     PositionKind,
 )
+from projector.provenance import ConfigValue, Source
 
 _POSITIONS = {PositionKind.ROTARY: "rope", PositionKind.LEARNED: "learned_absolute", PositionKind.NONE: "none"}
 
@@ -27,7 +30,8 @@ _POSITIONS = {PositionKind.ROTARY: "rope", PositionKind.LEARNED: "learned_absolu
 def preset_values(name: str, *, place: str) -> dict[str, Any]:
     """The deciding values of the model preset called `name` (without suffix), or by any name of its model.
 
-    A model that Primus has no preset for gets the values of its architecture. Raises `PresetUnknown`.
+    A model that Primus has no preset for gets the values of its architecture. Raises `PresetUnknown`, and
+    `NotAvailable` for such a model that Megatron-LM's arguments cannot state: half of it would be another model.
     """
     facts = primus_facts()
     try:
@@ -41,10 +45,22 @@ def preset_values(name: str, *, place: str) -> dict[str, Any]:
     if stated is None:
         preset = next((preset for preset in facts.presets if catalog.model(preset).name == model.name), None)
         stated = {} if preset is None else facts.presets[preset]
+        if preset is None and not _is_stated(model.architecture, {**facts.model_defaults, **own}):
+            message = f"Primus has no preset of {shown(name)}, and Megatron-LM's arguments cannot state its layers"
+            expected = "a Primus tree that has it (--primus-root), or the model's config.json"
+            raise NotAvailable(message, place=place, expected=expected)
     if "tokenizer_type" in stated:
         # A preset that names its tokenizer trains that tokenizer's vocabulary, not the table of the published weights.
         del own["vocab_size"]
     return {**facts.model_defaults, **own, **stated}
+
+
+def _is_stated(model: ModelArchitecture, values: Mapping[str, Any]) -> bool:
+    """Whether reading the values gives the model again."""
+    from projector.config.megatron.architecture import architecture  # noqa: PLC0415 - for models without a preset
+
+    keys = Keys({key: ConfigValue(key=key, value=value, source=Source.CATALOG) for key, value in values.items()})
+    return not model.leaves_out and architecture(keys, Notes(), name=model.name).layers == model.layers
 
 
 def architecture_values(model: ModelArchitecture) -> dict[str, Any]:

@@ -19,20 +19,22 @@ from projector.provenance import ConfigValue, Source
 
 REQUIRED = ("work_group", "user_name", "exp_name", "workspace")
 """Keys without which Primus refuses an experiment file."""
-FRAMEWORKS = ("megatron",)
-"""Frameworks of Primus that are read."""
-FRAMEWORKS_ELSEWHERE = {
-    "torchtitan": "TorchTitan",
-    "maxtext": "MaxText",
-    "megatron_bridge": "Megatron-Bridge",
-    "nemo_automodel": "NeMo AutoModel",
-    "hummingbirdxt": "HummingbirdXT",
-    "torchrec_dlrm": "the DLRM recommender",
-    "torchrec": "the DLRM recommender",
-    "dlrm": "the DLRM recommender",
-    "dlrm_v4": "the DLRM recommender",
+FRAMEWORKS = ("megatron", "torchtitan", "maxtext", "megatron_bridge")
+"""Frameworks of Primus that are read, each by the module of its name."""
+_DIFFUSION = "diffusion models are not modelled; what works instead: language models"
+_RECOMMENDER = "recommenders are not modelled; what works instead: language models"
+FRAMEWORKS_REFUSED = {
+    "diffusion": _DIFFUSION,
+    "nemo_automodel": _DIFFUSION,
+    "hummingbirdxt": _DIFFUSION,
+    "maxdiffusion": _DIFFUSION,
+    "torchrec_dlrm": _RECOMMENDER,
+    "torchrec": _RECOMMENDER,
+    "dlrm": _RECOMMENDER,
+    "dlrm_v4": _RECOMMENDER,
 }
-"""Frameworks of Primus that the project knows and does not read yet."""
+"""Frameworks of Primus that are not read, with the reason: what their recipes train is none of the engine's models
+(AMD-AGI/Primus primus/backends and primus/configs/models)."""
 
 _NOT_VALUES = {"framework", "config", "model", "overrides"}
 
@@ -110,11 +112,11 @@ def _framework(module: Tree, place: str) -> str:
     framework = _text(module, "framework", place)
     if framework is None:
         raise ConfigurationError("is missing", place=f"{place}.framework", expected="megatron")
-    if framework in FRAMEWORKS_ELSEWHERE:
-        message = f"recipes of {FRAMEWORKS_ELSEWHERE[framework]} ({framework}) are not available yet"
-        raise NotAvailable(message, place=f"{place}.framework", expected=f"one of {', '.join(FRAMEWORKS)}")
+    if framework in FRAMEWORKS_REFUSED:
+        what, _, instead = FRAMEWORKS_REFUSED[framework].partition("; ")
+        raise NotAvailable(f"{framework}: {what}", place=f"{place}.framework", expected=instead)
     if framework not in FRAMEWORKS:
-        expected = nearest(framework, [*FRAMEWORKS, *FRAMEWORKS_ELSEWHERE])
+        expected = nearest(framework, [*FRAMEWORKS, *FRAMEWORKS_REFUSED])
         message = f"{framework!r} is not a framework of Primus"
         raise ConfigurationError(message, place=f"{place}.framework", expected=expected)
     return framework
@@ -136,7 +138,8 @@ def _below(module: Tree, framework: str, *, place: str, presets: Presets) -> tup
 
 def refuse_diffusion(model: str | None, *, place: str) -> NoReturn:
     """Say that no diffusion model can be projected; `place` is the module."""
-    raise NotAvailable(f"diffusion models ({model}) are not available yet", place=f"{place}.model")
+    what, _, instead = _DIFFUSION.partition("; ")
+    raise NotAvailable(f"{model}: {what}", place=f"{place}.model", expected=instead)
 
 
 def _presets(framework: str, config: str, model: str, place: str, presets: Presets) -> Tree:

@@ -7,18 +7,12 @@ from projector.config.overriding import overridden
 from projector.config.primus.experiment import Module, nulls, refuse_diffusion
 from projector.config.primus.facts import primus_facts
 from projector.config.tree import flatten
-from projector.errors import ConfigurationError
 from projector.provenance import LoadedConfiguration
 
 
 def load(module: Module, document: Document) -> LoadedConfiguration:
     """Map a resolved module with the document's overrides on top; raises what a reader raises."""
     known = primus_facts().known
-    for override in document.overrides:
-        if override.key == "model":
-            message = "the model preset is read before overrides are applied"
-            expected = "name it in the file, as modules.*.model, or override single values"
-            raise ConfigurationError(message, place="override model", expected=expected)
     values = flatten(nulls(overridden(module.tree, document.overrides, known=known)))
     if "model_type" in values and values["model_type"].value == "diffusion_model":
         refuse_diffusion(module.model, place=module.place)

@@ -9,7 +9,7 @@ from projector.config.files import Files, is_file
 from projector.config.nearest import nearest
 from projector.config.primus.catalog_model import preset_values
 from projector.config.primus.extends import Extender
-from projector.config.primus.facts import FILE, primus_facts
+from projector.config.primus.facts import framework_facts, framework_file, primus_facts
 from projector.config.tree import Tree, build
 from projector.errors import ConfigurationError, PresetUnknown, shown
 from projector.provenance import Source
@@ -31,6 +31,11 @@ class Presets(Protocol):
 def file_name(name: str) -> str:
     """The preset's file: `.yaml` is added to a name without a YAML suffix."""
     return name if name.endswith(_SUFFIXES) else f"{name}.yaml"
+
+
+def _stem(name: str) -> str:
+    """The preset's file without its suffix."""
+    return file_name(name).rsplit(".", 1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +78,25 @@ class CatalogPresets:
 
     def module(self, framework: str, name: str, *, place: str) -> Tree:
         """Deciding defaults of a module preset."""
-        modules = primus_facts().modules
-        stem = file_name(name).rsplit(".", 1)[0]
-        if framework != "megatron" or stem not in modules:
-            message = f"the catalog has no module preset {shown(name)} for {framework}"
-            expected = f"{nearest(stem, modules)}, or a Primus tree that has it (--primus-root)"
-            raise PresetUnknown(message, place=place, expected=expected)
-        return self._tree(modules[stem])
+        known = primus_facts().modules if framework == "megatron" else framework_facts(framework).modules
+        return self._preset("module", framework, name, known, place)
 
     def model(self, framework: str, name: str, *, place: str) -> Tree:
-        """Deciding values of a model preset, from the model catalog."""
-        values = preset_values(file_name(name).rsplit(".", 1)[0], place=place) if framework == "megatron" else None
-        if values is None:
-            raise PresetUnknown(f"the catalog has no models for {framework}", place=place)
-        return self._tree(values)
+        """Deciding values of a model preset; those of Megatron-LM come from the model catalog."""
+        if framework == "megatron":
+            return self._tree(framework, preset_values(_stem(name), place=place))
+        return self._preset("model", framework, name, framework_facts(framework).models, place)
 
-    def _tree(self, values: Mapping[str, object]) -> Tree:
-        return build(values, source=Source.CATALOG, file=f"catalog/{FILE.as_posix()}", variables=self.variables)
+    def _preset(
+        self, kind: str, framework: str, name: str, known: Mapping[str, Mapping[str, object]], place: str
+    ) -> Tree:
+        stem = _stem(name)
+        if stem not in known:
+            message = f"the catalog has no {kind} preset {shown(name)} for {framework}"
+            expected = f"{nearest(stem, known)}, or a Primus tree that has it (--primus-root)"
+            raise PresetUnknown(message, place=place, expected=expected)
+        return self._tree(framework, known[stem])
+
+    def _tree(self, framework: str, values: Mapping[str, object]) -> Tree:
+        file = f"catalog/{framework_file(framework).as_posix()}"
+        return build(values, source=Source.CATALOG, file=file, variables=self.variables)

@@ -1,0 +1,102 @@
+"""What remains of a file's keys once a job is made of the others: switches that are not modelled, keys without effect.
+
+Nothing is dropped silently: a key is read, or ignored by name, or reported.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from projector.config.keys import Keys
+from projector.config.nearest import nearest
+from projector.config.notes import Notes
+from projector.config.safe_yaml import MAXIMUM_DEPTH
+from projector.provenance import Unmodelled
+
+_NAMED = 50
+"""Unknown keys that are named one by one; a file with more is not one of the kind it is taken for."""
+_HINTS, _LONGEST_KEY = 20, 100
+"""How many unknown keys get a suggestion, and the characters of a key that may have one: looking for it takes long."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Switch:
+    """A key, or a section, whose effect the engine does not know unless it has a value that switches it off."""
+
+    key: str
+    """Dotted name."""
+    neutral: tuple[object, ...]
+    """Values without effect; absent counts as off."""
+    what: str
+    """What it switches on, for the report."""
+    effect: str
+    """What the answer lacks because of it."""
+    decides: bool
+    """Whether memory may be wrong by more than the stated interval."""
+    overstates: bool = False
+    """Whether more memory is counted than the run needs."""
+
+
+def switch(item: Mapping[str, Any]) -> Switch:
+    """A switch from its entry in a data file."""
+    return Switch(**{**item, "neutral": tuple(item["neutral"])})
+
+
+def note_switches(keys: Keys, notes: Notes, switches: Iterable[Switch]) -> None:
+    """Note the switches that are on; a section is on when a value in it is."""
+    for each in switches:
+        stated = _stated(keys, each.key)
+        if all(_is_off(value, each.neutral) for value in stated.values()):
+            continue
+        shown = f": {stated[each.key]}" if each.key in stated else ""
+        notes.not_modelled(
+            f"{each.what} ({each.key}{shown})",
+            where=keys.place(next(iter(stated))),
+            effect=each.effect,
+            decides=each.decides,
+            overstates=each.overstates,
+        )
+
+
+def _stated(keys: Keys, key: str) -> dict[str, object]:
+    """The value of a key, or those of a section."""
+    if key in keys.sections:
+        inside = {name: value.value for name, value in keys.values.items() if name.startswith(f"{key}.")}
+        keys.read |= inside.keys()
+        return inside
+    return {key: keys.raw(key) if keys.is_usable(key) else None}
+
+
+def _is_off(value: object, neutral: tuple[object, ...]) -> bool:
+    return value is None or any(value == off and type(value) is type(off) for off in neutral)
+
+
+def left_over(keys: Keys, notes: Notes, *, known: Collection[str], file: str) -> list[str]:
+    """Keys that a person wrote and nothing has read: those `known`, alone or by section, else noted as unknown."""
+    ignored: list[str] = []
+    unknown: list[str] = []
+    for key, value in keys.values.items():
+        # An empty section says nothing.
+        if key in keys.read or value.value == {} or not keys.stated_by_person(key):
+            continue
+        is_known = value.value is None or key in known or any(section in known for section in sections_of(key))
+        (ignored if is_known else unknown).append(key)
+    _note_unknown(keys, notes, unknown, known=known, file=file)
+    return sorted(ignored)
+
+
+def _note_unknown(keys: Keys, notes: Notes, unknown: Sequence[str], *, known: Collection[str], file: str) -> None:
+    for index, key in enumerate(unknown[:_NAMED]):
+        hint = f" ({nearest(key, known)})" if index < _HINTS and len(key) <= _LONGEST_KEY else ""
+        where = keys.values[key].file or file
+        effect = f"not a key that the project knows of; it has no influence here{hint}"
+        notes.unmodelled.append(Unmodelled(what=key[:_LONGEST_KEY], where=where, effect=effect, decides=False))
+    if len(unknown) > _NAMED:
+        what = f"{len(unknown) - _NAMED} more keys"
+        notes.not_modelled(what, where=file, effect="not keys that the project knows of", decides=False)
+
+
+def sections_of(key: str) -> tuple[str, ...]:
+    """The sections that a dotted key lies in, outermost first: `a.b.c` gives `a` and `a.b`."""
+    parts = key.split(".", MAXIMUM_DEPTH)
+    return tuple(".".join(parts[:count]) for count in range(1, len(parts)))

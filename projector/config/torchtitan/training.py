@@ -1,0 +1,260 @@
+"""Batch, element widths, optimizer, recomputation and framework choices from TorchTitan's values."""
+
+from projector.config.notes import Notes
+from projector.config.torchtitan.spelling import MICRO_BATCH, TitanKeys
+from projector.errors import BatchIndivisible, ConfigurationError
+from projector.job import (
+    AttentionBackend,
+    Batch,
+    CrossEntropy,
+    Dialect,
+    ExpertBackend,
+    ExpertDispatch,
+    LowPrecision,
+    Optimizer,
+    OptimizerKind,
+    Precision,
+    Recompute,
+    RecomputeGranularity,
+    RecomputeMethod,
+    Software,
+)
+
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_OPTIMIZERS = {
+    "Adam": OptimizerKind.ADAM,
+    "AdamW": OptimizerKind.ADAM,
+    "SGD": OptimizerKind.SGD,
+    "Muon": OptimizerKind.MUON,
+    "DistMuon": OptimizerKind.MUON,
+}
+_FLOAT8 = frozenset({"float8", "quantize.linear.float8", "quantize.dense.float8"})
+_MX = frozenset({"mx", "quantize.linear.mx", "quantize.dense.mx"})
+_GROUPED = frozenset({"quantize.grouped_mm.float8", "quantize.grouped_mm.mx", "quantize.moe.float8", "quantize.moe.mx"})
+_CONVERTERS = frozenset({*_FLOAT8, *_MX, *_GROUPED, "primus_turbo"})
+"""Converters of models that are known; others are reported."""
+_UNQUANTIZED_ANYWAY = ("output", "lm_head", "router", "gate", "embed")
+"""Parts of names of modules that no format here covers, whether or not a filter names them."""
+_PRODUCTS = frozenset(
+    {*(f"attention.w{name}" for name in "qkvo"), *(f"feed_forward.w{number}" for number in (1, 2, 3))}
+)
+"""Matrix products of a dense layer of Llama, by TorchTitan's names."""
+MAXIMUM_SEQUENCES = 10**9
+"""Sequences of one batch."""
+
+
+def batch(keys: TitanKeys, *, stages: int) -> Batch:
+    """How many sequences an iteration trains on.
+
+    A pipeline of some `stages` cuts the local batch into micro batches; without a global batch it is one local batch
+    per rank. Raises `BatchIndivisible` where the local batch does not divide.
+    """
+    sequence = keys.integer("training.seq_len", 2048, minimum=1)
+    local, stated = _local_and_global(keys, sequence)
+    micro = local
+    size = keys.integer(MICRO_BATCH, 1, minimum=1, maximum=MAXIMUM_SEQUENCES)
+    count = keys.integer("parallelism.num_pp_microbatches", minimum=1, maximum=MAXIMUM_SEQUENCES)
+    if stages > 1:
+        # Up to 2024 their number was stated, by default that of the stages; later their size.
+        if count is None and keys.own("parallelism.pipeline_parallel_degree").startswith("experimental."):
+            count = stages
+        pieces = count or local // size
+        if pieces == 0 or local % pieces or (count is None and local % size):
+            message = f"the local batch {local} does not divide into micro batches"
+            expected = f"a divisor of {local}"
+            place = keys.place("parallelism.num_pp_microbatches" if count else MICRO_BATCH)
+            raise BatchIndivisible(message, place=place, expected=expected)
+        micro = local // pieces
+    return Batch(micro=micro, micro_batches=local // micro, sequence_length=sequence, global_=stated)
+
+
+def _local_and_global(keys: TitanKeys, sequence: int) -> tuple[int, int | None]:
+    """Sequences of a rank's batch, and of all ranks where stated; from 2026 on both may be counted in tokens."""
+    tokens = keys.integer("training.num_tokens_per_microbatch_per_dp_rank", minimum=1)
+    whole = keys.integer("training.num_tokens_per_train_step", minimum=1)
+    local = keys.integer("training.local_batch_size", 8, minimum=1, maximum=MAXIMUM_SEQUENCES)
+    key = "training.global_batch_size"
+    minus = keys.raw(key) == -1 and keys.raw(key) is not True
+    stated = None if minus else keys.integer(key, minimum=1, maximum=MAXIMUM_SEQUENCES)
+    if tokens is not None:
+        return max(1, tokens // sequence), stated if whole is None else max(1, whole // sequence)
+    return local, stated
+
+
+def precision(keys: TitanKeys, notes: Notes) -> Precision:
+    """Element widths of everything that is stored.
+
+    `training.dtype` is the type of parameters, gradients and moments, with no copy beside them; mixed precision only
+    changes what is computed with (torchtitan/config/job_config.py).
+    """
+    stored = _BYTES[keys.choice("training.dtype", "float32", _BYTES)]
+    computed = _BYTES[keys.choice("training.mixed_precision_param", "bfloat16", _BYTES)]
+    keys.choice("training.mixed_precision_reduce", "float32", _BYTES)
+    adam = _optimizer_kind(keys, None) is OptimizerKind.ADAM
+    return Precision(
+        weight_bytes=stored,
+        gradient_bytes=stored,
+        master_weight_bytes=0,
+        first_moment_bytes=stored,
+        second_moment_bytes=stored if adam else 0,
+        activation_bytes=min(stored, computed),
+        low_precision=_low_precision(keys, notes),
+    )
+
+
+def _low_precision(keys: TitanKeys, notes: Notes) -> LowPrecision | None:
+    """Format of the linear layers: what a converter of the model, or a switch of 2024, puts in place."""
+    converters = _names(keys, "model.converters")
+    for name in sorted(set(converters) - _CONVERTERS):
+        notes.not_modelled(
+            f"the model converter {name}", where=keys.place("model.converters"), effect="it is left out", decides=True
+        )
+    old = keys.boolean("float8.enable_float8_linear") or keys.raw("training.fp8_linear") not in {None, False, ""}
+    grouped = {kind: _names(keys, f"quantize.grouped_mm.{kind}.fqns") for kind in ("float8", "mx")}
+    keys.text("quantize.linear.float8.recipe_name")
+    recipe = keys.text("quantize.linear.mx.recipe_name", "mxfp8")
+    for section in ("float8", "mx"):
+        _names(keys, f"quantize.linear.{section}.filter_fqns")
+    if _MX & set(converters):
+        _note_partial(keys, notes, "quantize.linear.mx", experts=bool(grouped["mx"]))
+        return LowPrecision.MXFP4 if recipe.startswith("mxfp4") else LowPrecision.MXFP8
+    if old or _FLOAT8 & set(converters):
+        _note_partial(keys, notes, "quantize.linear.float8", experts=bool(grouped["float8"]))
+        return LowPrecision.FP8
+    return None
+
+
+def _note_partial(keys: TitanKeys, notes: Notes, section: str, *, experts: bool) -> None:
+    """Say which linear layers stay in 16 bits that the answer counts in the low format."""
+    key = f"{section}.filter_fqns"
+    kept = [name for name in _names(keys, key) if not any(part in name for part in _UNQUANTIZED_ANYWAY)]
+    # A turbo switch of Primus covers the experts too.
+    turbo = keys.boolean("primus_turbo.use_moe_fp8")
+    if keys.integer("parallelism.expert_parallel_degree", 1) > 1 and not (experts or turbo):
+        kept.append("experts")
+    if kept:
+        notes.not_modelled(
+            f"linear layers that stay in 16 bits ({', '.join(kept)})",
+            where=keys.place(key),
+            effect="they count as low precision, in time and in what they keep",
+            decides=False,
+        )
+
+
+def _names(keys: TitanKeys, key: str) -> list[str]:
+    """A list of names, or one text of names with commas."""
+    value = keys.raw(key)
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",") if name.strip()]
+    return keys.texts(key) or []
+
+
+def optimizer(keys: TitanKeys, notes: Notes) -> Optimizer:
+    """The update rule, and whether FSDP keeps weights, gradients and its state in host memory."""
+    offload = keys.boolean("training.enable_cpu_offload")
+    return Optimizer(
+        kind=_optimizer_kind(keys, notes), offload_fraction=1.0 if offload else 0.0, offload_shards=offload
+    )
+
+
+def _optimizer_kind(keys: TitanKeys, notes: Notes | None) -> OptimizerKind:
+    name = keys.text("optimizer.name", "AdamW")
+    if name not in _OPTIMIZERS and notes is not None:
+        notes.not_modelled(
+            f"the optimizer {name}", where=keys.place("optimizer.name"), effect="Adam stands in for it", decides=True
+        )
+    return _OPTIMIZERS.get(name, OptimizerKind.ADAM)
+
+
+def recompute(keys: TitanKeys, notes: Notes, *, layers: int, by_operation: bool) -> Recompute:
+    """Activation checkpointing (torchtitan/distributed/activation_checkpoint.py).
+
+    `selective` takes every n-th layer, or single operations; `by_operation` says that a file which leaves it open means
+    the latter, as from 2026 on.
+    """
+    modes = ("none", "selective", "full", "memory_budget")
+    mode = keys.choice("activation_checkpoint.mode", "selective", modes)
+    option = str(keys.raw("activation_checkpoint.selective_ac_option") or ("op" if by_operation else "2"))
+    forced = _names(keys, "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns")
+    if mode == "none":
+        return Recompute()
+    if mode == "full":
+        return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
+    if mode == "memory_budget":
+        notes.not_modelled(
+            "activation checkpointing by a memory budget",
+            where=keys.place("activation_checkpoint.mode"),
+            effect="what the compiler keeps is not known; nothing counts as recomputed: memory is an upper bound",
+            decides=True,
+        )
+        return Recompute()
+    if option == "op":
+        keeps = not _PRODUCTS.issubset(forced)
+        if keeps:
+            _note_forced(keys, notes, forced)
+        return Recompute(granularity=RecomputeGranularity.OPERATIONS, keeps_products=keeps)
+    if not option.isascii() or not option.isdigit() or len(option) > 6:  # noqa: PLR2004 - digits of a number of layers
+        expected = "a number of layers, or op"
+        place = keys.place("activation_checkpoint.selective_ac_option")
+        raise ConfigurationError(f"{option[:40]!r} is not known", place=place, expected=expected)
+    every = max(1, int(option))
+    ids = tuple(range(every - 1, layers, every))
+    return Recompute(granularity=RecomputeGranularity.FULL, layer_ids=ids) if ids else Recompute()
+
+
+def _note_forced(keys: TitanKeys, notes: Notes, forced: list[str]) -> None:
+    others = [name for name in forced if "router.gate" not in name]
+    if others:
+        notes.not_modelled(
+            f"matrix products that are always computed again ({', '.join(others)})",
+            where=keys.place("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns"),
+            effect="every second product counts as kept, so that memory is an upper bound",
+            decides=False,
+        )
+
+
+def software(keys: TitanKeys, notes: Notes) -> Software:
+    """Framework choices; Primus's turbo kernels count where they change what is kept."""
+    turbo = keys.boolean("primus_turbo.enable_primus_turbo")
+    attention = turbo and keys.boolean("primus_turbo.use_turbo_attention")
+    asynchronous = keys.boolean("parallelism.enable_async_tensor_parallel")
+    backends = ("standard", "deepep", "hybridep")
+    deepep = keys.choice("parallelism.expert_parallel_comm_backend", "standard", backends) != "standard"
+    keys.boolean("primus_turbo.use_turbo_async_tp")
+    _note_compile(keys, notes)
+    return Software(
+        dialect=Dialect.TORCHTITAN,
+        gradient_accumulation_fusion=False,
+        cross_entropy=_cross_entropy(keys, notes),
+        overlap_tensor_parallel=asynchronous,
+        expert_dispatch=ExpertDispatch.DEEPEP if deepep else ExpertDispatch.ALL_TO_ALL,
+        expert_backend=ExpertBackend.GROUPED_FUSED,
+        attention_backend=AttentionBackend.FLASH if attention else None,
+        force_load_balancing=keys.boolean("debug.moe_force_load_balance"),
+    )
+
+
+def _cross_entropy(keys: TitanKeys, notes: Notes) -> CrossEntropy:
+    """A loss in chunks runs the output layer piece by piece (torchtitan/components/loss.py ChunkedCELoss)."""
+    chunks = keys.integer("loss.num_chunks", 1, minimum=1)
+    if chunks == 1:
+        return CrossEntropy.UNFUSED
+    notes.not_modelled(
+        f"the loss in {chunks} chunks",
+        where=keys.place("loss.num_chunks"),
+        effect=f"no logits are counted; those of one chunk, a share of 1/{chunks}, live for a moment",
+        decides=False,
+    )
+    return CrossEntropy.LINEAR_FUSED
+
+
+def _note_compile(keys: TitanKeys, notes: Notes) -> None:
+    components = _names(keys, "compile.components") or ["model", "loss"]
+    if keys.boolean("compile.enable"):
+        notes.not_modelled(
+            f"torch.compile of {' and '.join(components)}",
+            where=keys.place("compile.enable"),
+            effect="kernels that it fuses count as run one by one, which keeps more and takes longer",
+            decides=False,
+            overstates=True,
+        )

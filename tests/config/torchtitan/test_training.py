@@ -1,0 +1,224 @@
+"""Batch, widths, optimizer, recomputation, converters and switches."""
+
+from typing import Any
+
+import pytest
+
+from projector.errors import InputError
+from projector.job import (
+    Batch,
+    Dialect,
+    ExpertDispatch,
+    LowPrecision,
+    OptimizerKind,
+    Precision,
+    Recompute,
+    RecomputeGranularity,
+    RecomputeMethod,
+)
+from tests.config.torchtitan.files import load, text
+
+BATCHES: dict[str, tuple[dict[str, Any], Batch]] = {
+    "defaults": ({}, Batch(micro=8, sequence_length=2048)),
+    "a local batch": ({"local_batch_size": 2, "seq_len": 8192}, Batch(micro=2, sequence_length=8192)),
+    "a global batch": (
+        {"local_batch_size": 2, "global_batch_size": 64},
+        Batch(micro=2, sequence_length=2048, global_=64),
+    ),
+    "-1 for none": ({"local_batch_size": 2, "global_batch_size": -1}, Batch(micro=2, sequence_length=2048)),
+    "counted in tokens": (
+        {
+            "num_tokens_per_microbatch_per_dp_rank": 16384,
+            "max_context_length": 4096,
+            "num_tokens_per_train_step": 524288,
+        },
+        Batch(micro=4, sequence_length=4096, global_=128),
+    ),
+}
+
+
+@pytest.mark.parametrize(("training", "want"), BATCHES.values(), ids=BATCHES.keys())
+def test_a_batch_is_what_the_training_section_says(training: dict[str, Any], want: Batch) -> None:
+    assert load(text(training=training)).job.batch == want
+
+
+WIDTHS: dict[str, tuple[dict[str, Any], Precision]] = {
+    "mixed precision": (
+        {},
+        Precision(weight_bytes=4, gradient_bytes=4, master_weight_bytes=0, activation_bytes=2),
+    ),
+    "all fp32": (
+        {"mixed_precision_param": "float32"},
+        Precision(weight_bytes=4, gradient_bytes=4, master_weight_bytes=0, activation_bytes=4),
+    ),
+    "all bf16": (
+        {"dtype": "bfloat16"},
+        Precision(
+            weight_bytes=2,
+            gradient_bytes=2,
+            master_weight_bytes=0,
+            first_moment_bytes=2,
+            second_moment_bytes=2,
+            activation_bytes=2,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("training", "want"), WIDTHS.values(), ids=WIDTHS.keys())
+def test_widths_follow_the_types(training: dict[str, Any], want: Precision) -> None:
+    assert load(text(training=training)).job.precision == want
+
+
+CHECKPOINTS: dict[str, tuple[dict[str, Any], Recompute]] = {
+    "none": ({"mode": "none"}, Recompute()),
+    "full": (
+        {"mode": "full"},
+        Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1),
+    ),
+    "every second layer by default": (
+        {},
+        Recompute(granularity=RecomputeGranularity.FULL, layer_ids=tuple(range(1, 32, 2))),
+    ),
+    "every fifth layer, as a number": (
+        {"mode": "selective", "selective_ac_option": 5},
+        Recompute(granularity=RecomputeGranularity.FULL, layer_ids=(4, 9, 14, 19, 24, 29)),
+    ),
+    "every 40th layer of 32": ({"mode": "selective", "selective_ac_option": "40"}, Recompute()),
+    "by operation": (
+        {"mode": "selective", "selective_ac_option": "op"},
+        Recompute(granularity=RecomputeGranularity.OPERATIONS),
+    ),
+    "by operation without products": (
+        {
+            "mode": "selective",
+            "selective_ac_option": "op",
+            "per_op_sac_force_recompute_mm_shapes_by_fqns": [
+                *(f"attention.w{name}" for name in "qkvo"),
+                *(f"feed_forward.w{number}" for number in (1, 2, 3)),
+                "output",
+            ],
+        },
+        Recompute(granularity=RecomputeGranularity.OPERATIONS, keeps_products=False),
+    ),
+}
+
+
+@pytest.mark.parametrize(("section", "want"), CHECKPOINTS.values(), ids=CHECKPOINTS.keys())
+def test_checkpoints_recompute_what_they_say(section: dict[str, Any], want: Recompute) -> None:
+    loaded = load(text(activation_checkpoint=section))
+    assert (loaded.job.recompute, loaded.unmodelled) == (want, ())
+
+
+FORMATS: dict[str, tuple[dict[str, Any], LowPrecision | None]] = {
+    "float8": ({"model": {"converters": ["float8"]}}, LowPrecision.FP8),
+    "float8 by its section": ({"model": {"converters": ["quantize.linear.float8"]}}, LowPrecision.FP8),
+    "row-wise": (
+        {"model": {"converters": ["float8"]}, "float8": {"recipe_name": "rowwise"}},
+        LowPrecision.FP8,
+    ),
+    "mx": ({"model": {"converters": ["mx"]}}, LowPrecision.MXFP8),
+    "mxfp4": ({"model": {"converters": ["mx"]}, "mx": {"recipe_name": "mxfp4_cutlass"}}, LowPrecision.MXFP4),
+    "sections alone do nothing": ({"quantize": {"linear": {"float8": {"recipe_name": "rowwise"}}}}, None),
+    "Primus's kernels are no format": ({"model": {"converters": ["primus_turbo"]}}, None),
+}
+
+
+@pytest.mark.parametrize(("sections", "want"), FORMATS.values(), ids=FORMATS.keys())
+def test_converters_decide_the_format(sections: dict[str, Any], want: LowPrecision | None) -> None:
+    loaded = load(text(**sections))
+    assert (loaded.job.precision.low_precision, loaded.unmodelled) == (want, ())
+
+
+def test_offloading_moves_shards_and_optimizer_state_to_the_host() -> None:
+    optimizer = load(text(training={"enable_cpu_offload": True})).job.optimizer
+    assert (optimizer.offload_fraction, optimizer.offload_shards) == (1.0, True)
+    assert load(text()).job.optimizer.offload_shards is False
+
+
+def test_deepep_and_balanced_routing_are_read() -> None:
+    software = load(
+        text(
+            model={"name": "deepseek_v3", "flavor": "16B"},
+            parallelism={"expert_parallel_comm_backend": "deepep", "expert_parallel_degree": 8},
+            debug={"moe_force_load_balance": True},
+        )
+    ).job.software
+    assert software.dialect is Dialect.TORCHTITAN
+    assert (software.expert_dispatch, software.force_load_balancing) == (ExpertDispatch.DEEPEP, True)
+
+
+NOTED: dict[str, tuple[dict[str, Any], str, bool]] = {
+    "an unknown optimizer": ({"optimizer": {"name": "Dion"}}, "the optimizer Dion", True),
+    "an unknown converter": ({"model": {"converters": ["lora"]}}, "the model converter lora", True),
+    "a memory budget": (
+        {"activation_checkpoint": {"mode": "memory_budget"}},
+        "activation checkpointing by a memory budget",
+        True,
+    ),
+    "compilation": ({"compile": {"enable": True}}, "torch.compile of model and loss", False),
+    "layers left in bf16": (
+        {"model": {"converters": ["float8"]}, "float8": {"filter_fqns": ["output", "attention.wk"]}},
+        "linear layers that stay in 16 bits (attention.wk)",
+        False,
+    ),
+    "some products computed again": (
+        {
+            "activation_checkpoint": {
+                "selective_ac_option": "op",
+                "per_op_sac_force_recompute_mm_shapes_by_fqns": ["moe.router.gate", "attention.wq"],
+            }
+        },
+        "matrix products that are always computed again (attention.wq)",
+        False,
+    ),
+    "validation": (
+        {"validation": {"enable": True}},
+        "validation between training steps (validation.enable: True)",
+        False,
+    ),
+    "a typing error": ({"training": {"sequence_len": 4096}}, "training.sequence_len", False),
+}
+
+
+@pytest.mark.parametrize(("sections", "what", "decides"), NOTED.values(), ids=NOTED.keys())
+def test_what_is_not_modelled_is_named(sections: dict[str, Any], what: str, decides: bool) -> None:  # noqa: FBT001 - a case
+    assert [(note.what, note.decides) for note in load(text(**sections)).unmodelled] == [(what, decides)]
+
+
+def test_muon_is_an_optimizer_without_second_moment() -> None:
+    job = load(text(optimizer={"name": "Muon"})).job
+    assert (job.optimizer.kind, job.precision.second_moment_bytes) == (OptimizerKind.MUON, 0)
+
+
+WRONG = {
+    "a local batch of 0": ({"training": {"local_batch_size": 0}}, "training.local_batch_size: 0 is a number"),
+    "a global batch of -2": ({"training": {"global_batch_size": -2}}, "training.global_batch_size: -2 is a number"),
+    "an unknown type": ({"training": {"dtype": "fp8"}}, "training.dtype: 'fp8' is not known"),
+    "an unknown mode": ({"activation_checkpoint": {"mode": "some"}}, "activation_checkpoint.mode: 'some' is not known"),
+    "an unknown option": (
+        {"activation_checkpoint": {"selective_ac_option": "layers"}},
+        "activation_checkpoint.selective_ac_option: 'layers' is not known; a number of layers, or op",
+    ),
+    "a mapping for a value": (
+        {"training": {"seq_len": {"a": 1}}},
+        "training.seq_len.a: a mapping stands where training.seq_len has one value",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sections", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_value_is_one_clear_line(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(text(**sections))
+    assert message in str(caught.value)
+
+
+def test_keys_without_influence_are_ignored_by_name() -> None:
+    loaded = load(text(metrics={"log_freq": 1}, training={"steps": 3}, checkpoint={"folder": "c"}))
+    assert loaded.ignored == ("checkpoint.folder", "metrics.log_freq", "training.steps")
+
+
+def test_an_unknown_override_is_one_clear_line() -> None:
+    with pytest.raises(InputError, match=r"override: 'training.seq_length' is not a value .* training.seq_len"):
+        load(text(), "training.seq_length=4096")
