@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from projector.api import Question, project
 from projector.config import LoadedConfiguration, read_file
+from projector.projection import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "samples"
@@ -20,6 +22,27 @@ needs_primus = pytest.mark.skipif(
     not PUBLIC.is_file(),
     reason=f"no Primus checkout at {PRIMUS_ROOT}; set PRIMUS_ROOT to compare with the public recipe",
 )
+
+
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "megatron-llama3-8b.sh": {},
+    "torchtitan-llama3-8b.toml": {},
+    "huggingface-qwen3-30b-a3b.json": {
+        "overrides": {"seq_length": "4096"},
+        "companions": {"deepspeed.json": (SAMPLES / "configurations" / "deepspeed-zero3.json").read_text("utf-8")},
+    },
+}
+"""Configurations of other formats, with what has to be given beside them."""
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_configuration_of_another_format_is_projected_with_nothing_left_open(name: str) -> None:
+    text = (SAMPLES / "configurations" / name).read_text(encoding="utf-8")
+    answer = project(Question(text=text, name=name, device="MI300X", nodes=4, **CONFIGURATIONS[name]))
+    assert answer.format == name.partition("-")[0]
+    assert answer.memory is not None
+    assert answer.memory.verdict is Verdict.FITS
+    assert answer.unmodelled == ()
 
 
 def documents(name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from projector.catalog.facts import Facts, read_mapping
 from projector.catalog.model import CatalogModel, RefusedModel
-from projector.catalog.record import MAXIMUM_LAYERS, record
+from projector.catalog.record import record
 from projector.errors import ConfigurationError, shown
 from projector.job import (
     Attention,
@@ -25,6 +25,7 @@ from projector.job import (
     UnmodelledMixer,
     UnmodelledMLP,
 )
+from projector.job.limits import MAXIMUM_LAYERS
 
 MIXERS: Mapping[str, type] = {"attention": Attention, "latent": LatentAttention, "unmodelled": UnmodelledMixer}
 """Kinds of blocks under `mixers`."""

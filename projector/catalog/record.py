@@ -12,11 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from projector.catalog.facts import Facts
 from projector.errors import ConfigurationError, shown
-
-MAXIMUM_INTEGER = 10**12
-"""No size, degree or count of a training job reaches a million million."""
-MAXIMUM_LAYERS = 4096
-"""Decoder layers, and layers of multi-token prediction, of one model; the deepest public model has 126."""
+from projector.job.limits import MAXIMUM_INTEGER, MAXIMUM_LAYERS
 
 _Record = TypeVar("_Record")
 _MAY_BE_NOTHING = frozenset({"master_weight_bytes", "first_moment_bytes", "second_moment_bytes"})

@@ -10,10 +10,8 @@ from typing import NoReturn, overload
 from projector.config.expressions import evaluate
 from projector.config.nearest import nearest
 from projector.errors import ConfigurationError, shown
+from projector.job.limits import MAXIMUM_INTEGER
 from projector.provenance import ConfigValue, Source
-
-MAXIMUM_INTEGER = 10**12
-"""No size, degree or count of a training job reaches a million million."""
 
 
 class Keys:
@@ -25,8 +23,9 @@ class Keys:
         *,
         defaults: Mapping[str, object] | None = None,
         unusable: Mapping[str, ConfigurationError] | None = None,
+        file: str | None = None,
     ) -> None:
-        """`values` by dotted key.
+        """`values` by dotted key; `file` is the place of a key that nothing states.
 
         `defaults` stand for keys that are absent and whose default depends on the framework's version; `unusable` are
         keys whose value nobody can read, with the error for whoever asks for it.
@@ -34,6 +33,7 @@ class Keys:
         self.values = values
         self._defaults = defaults or {}
         self._unusable = unusable or {}
+        self._file = file
         self.read: set[str] = set()
         self.sections = {key[: key.rindex(".")] for key in values if "." in key}
 
@@ -65,7 +65,7 @@ class Keys:
     def place(self, key: str) -> str:
         """File and key, for messages."""
         stated = self.values.get(key)
-        file = None if stated is None else stated.file
+        file = self._file if stated is None else stated.file
         return f"{file}: {key}" if file else key
 
     def wrong(self, key: str, expected: str) -> NoReturn:

@@ -14,7 +14,7 @@ from projector.config.files import Files
 from projector.config.nearest import nearest
 from projector.config.overrides import Override
 from projector.config.variables import Counted
-from projector.errors import ConfigurationError, NotAvailable
+from projector.errors import ConfigurationError
 from projector.provenance import LoadedConfiguration
 
 _READERS = {
@@ -94,10 +94,7 @@ def read_file(  # noqa: PLR0913 - as `read`
     return _read(document, format)
 
 
-def _reader(dialect: str, *, name: str) -> Callable[[Document], LoadedConfiguration]:
-    if dialect not in _READERS:
-        message = f"the format {dialect} is not available yet"
-        raise NotAvailable(message, place=name, expected=f"one of {', '.join(_READERS)}")
+def _reader(dialect: str) -> Callable[[Document], LoadedConfiguration]:
     reader: Callable[[Document], LoadedConfiguration] = import_module(_READERS[dialect]).read
     return reader
 
@@ -111,4 +108,20 @@ def _read(document: Document, format_: str | None) -> LoadedConfiguration:
         message = f"stands beside a configuration of the format {dialect}, which states everything itself"
         expected = f"a file beside it serves the formats {', '.join(sorted(_WITH_COMPANIONS))} alone"
         raise ConfigurationError(message, place=min(document.companions), expected=expected)
-    return _reader(dialect, name=document.name)(document)
+    try:
+        return _reader(dialect)(document)
+    except ConfigurationError as error:
+        hint = "" if format_ is None else _seems_other(document, dialect)
+        if not hint:
+            raise
+        expected = f"{error.expected}; {hint}" if error.expected else hint
+        raise type(error)(error.message, place=error.place, expected=expected) from error
+
+
+def _seems_other(document: Document, dialect: str) -> str:
+    """What the content looks like when that is not the format that was asked for; empty else."""
+    try:
+        seems = detect(document.text, name=document.name)
+    except ConfigurationError:
+        return ""
+    return f"the content looks like {seems}, not {dialect}" if seems != dialect else ""

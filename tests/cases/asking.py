@@ -17,6 +17,8 @@ from tests.config.primus_tree import ROOT
 GIB = 2**30
 RECIPES = ROOT / "examples" / "megatron" / "configs"
 ROWS = Path(__file__).parents[1] / "accuracy" / "ground_truth.yaml"
+FILES = Path(__file__).parent / "files"
+"""Excerpts of public configurations, in the form in which people have them: each names its source in its first line."""
 
 
 def recipe(path: str, *, device: str, overrides: Mapping[str, object] | None = None, **question: Any) -> Projection:  # noqa: ANN401 - fields of the question
@@ -40,6 +42,36 @@ def experiment(values: Mapping[str, object], *, model: str | None = None, device
     presets = {} if model is None else {"config": "pre_trainer.yaml", "model": model}
     text = experiment_text({**presets, "overrides": dict(values)})
     return project(Question(text=text, name="experiment.yaml", device=device, **question))
+
+
+def text(
+    content: str,
+    *,
+    name: str,
+    device: str,
+    overrides: Mapping[str, object] | None = None,
+    **question: Any,  # noqa: ANN401 - fields of the question
+) -> Projection:
+    """The answer for a configuration of any format."""
+    given = {key: str(value) for key, value in (overrides or {}).items()}
+    return project(Question(text=content, name=name, device=device, overrides=given, **question))
+
+
+def file(
+    path: str,
+    *beside: str,
+    device: str,
+    overrides: Mapping[str, object] | None = None,
+    **question: Any,  # noqa: ANN401 - fields of the question
+) -> Projection:
+    """The answer for one of `files`, with others of them beside it."""
+    companions = {name: content(name) for name in beside}
+    return text(content(path), name=path, device=device, overrides=overrides, companions=companions, **question)
+
+
+def content(path: str) -> str:
+    """What one of `files` holds."""
+    return (FILES / path).read_text(encoding="utf-8")
 
 
 @cache

@@ -5,10 +5,9 @@ from itertools import pairwise
 import pytest
 
 from projector.errors import LayoutImpossible
-from projector.job import Target
 from projector.projection import MemoryLevel, MemoryProjection, Projection, Verdict
-from tests.cases.asking import GIB, activations, experiment, gib, halves, memory_of, part
-from tests.cases.torchtitan import titan
+from tests.cases.asking import GIB, activations, experiment, gib, memory_of, part, text
+from tests.cases.torchtitan import toml
 
 ALLOCATED = MemoryLevel.ALLOCATED
 TOY = {
@@ -155,10 +154,11 @@ def test_cmp_13_offloading_without_a_pipeline_is_allowed_and_gets_no_verdict() -
 
 
 def test_mem_19_each_doubling_of_nodes_removes_half_of_the_sharded_state() -> None:
+    run = toml("qwen3", "30B-A3B", micro=8, sequence=4096, expert=8)
+
     def peak(nodes: int) -> float:
-        job = titan("qwen3-30b-a3b", micro=8, sequence=4096, devices=8 * nodes, expert=8)
-        stage = halves(job, Target(device="B200", nodes=nodes, devices_per_node=8))[0].worst
-        return gib(stage, ALLOCATED)
+        answer = text(run, name="qwen3_30b_a3b.toml", device="B200", nodes=nodes)
+        return gib(memory_of(answer).worst, ALLOCATED)
 
     peaks = [peak(nodes) for nodes in (1, 2, 4, 8)]
     removed = [before - after for before, after in pairwise(peaks)]

@@ -2,10 +2,9 @@
 
 import pytest
 
-from projector.job import Target
-from projector.projection import MemoryLevel, MemoryProjection, Verdict
-from tests.cases.asking import GIB, activations, experiment, gib, halves, memory_of, part, recipe
-from tests.cases.torchtitan import FULL, titan
+from projector.projection import MemoryLevel, MemoryProjection, Projection, Verdict
+from tests.cases.asking import GIB, activations, experiment, file, gib, memory_of, part, recipe, text
+from tests.cases.torchtitan import toml
 from tests.config.primus_tree import needs_tree
 
 MIGHT_FAIL = {Verdict.DOES_NOT_FIT, Verdict.AT_RISK}
@@ -13,14 +12,13 @@ MIGHT_FAIL = {Verdict.DOES_NOT_FIT, Verdict.AT_RISK}
 
 def b200(*, micro: int, sequence: int, expert: int = 1) -> MemoryProjection:
     """DeepSeek 16B under FSDP2 on 8 GPUs."""
-    job = titan("deepseek-v2-lite", micro=micro, sequence=sequence, devices=8, expert=expert)
-    return halves(job, Target(device="B200", nodes=1, devices_per_node=8))[0]
+    run = toml("deepseek_v3", "16B", micro=micro, sequence=sequence, expert=expert)
+    return memory_of(text(run, name="deepseek_v3_16b.toml", device="B200", nodes=1))
 
 
 def mi350x() -> MemoryProjection:
     """The vendor's recipe for Llama 3.1 8B in TorchTitan: 3 sequences of 8,192 tokens, no checkpointing."""
-    job = titan("llama3.1-8b", micro=3, sequence=8192, devices=8)
-    return halves(job, Target(device="MI350X", nodes=1, devices_per_node=8))[0]
+    return memory_of(file("primus/llama3.1_8B-BF16-pretrain.yaml", device="MI350X", nodes=1))
 
 
 def test_fit_01_logits_and_the_capacity_that_the_runtime_reports_are_seen() -> None:
@@ -31,8 +29,9 @@ def test_fit_01_logits_and_the_capacity_that_the_runtime_reports_are_seen() -> N
 
 @pytest.mark.xfail(
     strict=True,
-    reason="what eager TorchTitan keeps beyond Megatron-LM's layers is not modelled: repeated key and value heads, the "
-    "gated product's fourth tensor, fp32 copies for norms",
+    reason="180 GiB are projected, 209 at most, where the run had 240: what eager TorchTitan keeps beyond "
+    "Megatron-LM's layers is not modelled (repeated key and value heads, the gated product's fourth tensor, fp32 "
+    "copies for norms)",
 )
 def test_fit_01_eager_torchtitan_without_checkpointing_runs_out_of_memory() -> None:
     assert mi350x().verdict in MIGHT_FAIL
@@ -222,18 +221,13 @@ def test_fit_15_mxfp8_does_not_need_less_than_bf16() -> None:
     assert b300(**MXFP8).worst.device_bytes >= b300().worst.device_bytes
 
 
-def test_fit_17_whole_layer_checkpointing_shrinks_long_sequences() -> None:
-    def kept(*, full: bool) -> float:
-        job = titan(
-            "llama3.1-70b",
-            micro=1,
-            sequence=131_072,
-            devices=64,
-            tensor=8,
-            context=8,
-            recompute=FULL if full else None,
-        )
-        return activations(halves(job, Target(device="H100", nodes=8, devices_per_node=8))[0].worst) / 1e9
+def llama_70b(checkpointing: str) -> Projection:
+    """128k tokens on 64 H100, TP 8 and CP 8."""
+    run = toml("llama3", "70B", micro=1, sequence=131_072, tensor=8, context=8, checkpointing=checkpointing)
+    return text(run, name="llama3_70b.toml", device="H100", nodes=8)
 
-    assert 40 <= kept(full=False) <= 60
-    assert kept(full=True) < 15
+
+def test_fit_17_whole_layer_checkpointing_shrinks_long_sequences() -> None:
+    selective, full = (activations(memory_of(llama_70b(mode)).worst) / 1e9 for mode in ("selective", "full"))
+    assert 40 <= selective <= 60
+    assert full < 15

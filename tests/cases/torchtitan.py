@@ -1,4 +1,4 @@
-"""TorchTitan's jobs, as values: its files cannot be read yet.
+"""TorchTitan's jobs, as values and as its files.
 
 TorchTitan keeps fp32 shards of weights, gradients and moments and computes in bf16 (FSDP2 mixed precision).
 """
@@ -42,7 +42,7 @@ def titan(
     )
 
 
-def toml(  # noqa: PLR0913 - the keys that such a file states
+def toml(
     model: str,
     flavor: str,
     *,

@@ -10,6 +10,7 @@ from projector.api import Question, project
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.operator_process import OperatorProcess, account, eventually, running_operator
 from tests.cluster.requests_for_tests import (
+    ROOT,
     SAMPLE,
     change_spec,
     condition,
@@ -68,6 +69,35 @@ def test_the_sample_is_answered_as_the_engine_answers_it(
     assert rate == status["throughput"]["tokensPerSecondPerDevice"] * 64
 
 
+FORMATS = {
+    "megatron-llama3-8b.sh": ({}, "Megatron"),
+    "torchtitan-llama3-8b.toml": ({}, "TorchTitan"),
+    "huggingface-qwen3-30b-a3b.json": (
+        {"batch": {"micro": 1, "global": 64, "sequenceLength": 4096}, "parallelism": {"expert": 8}},
+        "HuggingFace",
+    ),
+}
+"""Samples of other formats, with what a request has to add, and their names in a request."""
+
+
+@pytest.mark.parametrize("stated", [True, False], ids=["stated", "detected"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_is_answered(
+    control_plane: ControlPlane, namespace: str, operator: OperatorProcess, name: str, *, stated: bool
+) -> None:
+    added, format_ = FORMATS[name]
+    text = (ROOT / "samples" / "configurations" / name).read_text(encoding="utf-8")
+    training = {"inline": text, **({"format": format_} if stated else {})}
+    body = {**request("other", namespace)}
+    body["spec"] = {"training": training, "target": {"nodes": 4, "device": "MI300X"}, **added}
+    control_plane.apply(body)
+    wait_completed(control_plane, namespace, "other")
+    status = get(control_plane, namespace, "other")["status"]
+    assert status["verdict"] == "Fits"
+    assert status["hardware"]["devices"] == 32
+    assert operator.process.poll() is None
+
+
 def test_nothing_but_the_status_is_written_to_the_object(
     control_plane: ControlPlane, namespace: str, operator: OperatorProcess
 ) -> None:
@@ -123,7 +153,11 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
         "DeviceUnknown",
         "spec.target.device",
     ),
-    "another dialect": ({"training": {"format": "Megatron", "inline": "--num-layers 2"}}, "NotAvailable", "megatron"),
+    "another dialect": (
+        {"training": {"format": "Megatron", "inline": SAMPLE}},
+        "ConfigurationInvalid",
+        "looks like primus, not megatron",
+    ),
     "no such ConfigMap": ({"training": {"configMapRef": {"name": "no", "key": "k"}}}, "ConfigMapNotFound", "'no'"),
     "no such hardware file": (
         {"target": {"nodes": 8, "device": "MI300X", "hardwareConfigRef": {"name": "no", "key": "k"}}},

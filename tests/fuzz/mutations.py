@@ -12,6 +12,8 @@ CANARY = "PROJECTOR_FUZZ_CANARY"
 SEEDS = Path(__file__).parent / "seeds"
 COMPANIONS = ("deepspeed.json", "accelerate.yaml")
 """Seeds that are given beside a configuration."""
+OTHERS = "others.yaml"
+"""Name of all good files that are not the project's own."""
 HARDWARE = "hardware.yaml"
 """The seed that describes a machine."""
 
@@ -97,7 +99,7 @@ class Seed:
     """A good file."""
 
     name: str
-    """File name, from which its kind follows; `others.yaml` for all that are not the project's own."""
+    """File name, from which its kind follows, or `OTHERS`."""
     text: str
     """Content."""
 
@@ -106,13 +108,14 @@ def seeds(*folders: Path) -> tuple[Seed, ...]:
     """The project's own seeds, and every YAML file below `folders`."""
     own = [Seed(name=path.name, text=path.read_text(encoding="utf-8")) for path in sorted(SEEDS.iterdir())]
     others = [path for folder in folders for path in sorted(folder.rglob("*.yaml"))]
-    return (*own, *(Seed(name="others.yaml", text=path.read_text(encoding="utf-8")) for path in others))
+    return (*own, *(Seed(name=OTHERS, text=path.read_text(encoding="utf-8")) for path in others))
 
 
 def mutated(number: int, *, seed: int, good: Sequence[Seed]) -> Seed:
     """File `number` of the series `seed`: always the same."""
     random = Random(f"{seed}:{number}")
-    chosen = random.choice(good)
+    own = [each for each in good if each.name != OTHERS]
+    chosen = random.choice(random.choice((own, good)))
     text, others = chosen.text, [each.text for each in good]
     for _ in range(random.choice((1, 1, 2, 3, 5, 8))):
         text = random.choice(MUTATIONS)(random, text, others)

@@ -16,6 +16,7 @@ from projector.config import LoadedConfiguration, overrides_from_pairs, read, re
 from projector.errors import InputError
 from tests.fuzz.guard import ForbiddenError, forbid
 from tests.fuzz.mutations import CANARY, COMPANIONS, HARDWARE, SEEDS, Seed, mutated, seeds
+from tests.peak import STATUS, peak_bytes
 
 LONGEST_SECONDS = 1.0
 """Processor time that one file may take."""
@@ -41,9 +42,8 @@ class Tally:
     failures: list[dict[str, object]] = field(default_factory=list)
     """Number and kind of every file that broke a promise."""
 
-    def document(self) -> dict[str, object]:
-        """As JSON takes it."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    def document(self, peak: int) -> dict[str, object]:
+        """As JSON takes it, with the memory that the process has reached."""
         return {
             "files": self.files,
             "read": dict(self.read),
@@ -132,8 +132,9 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="*")
     said = parser.parse_args()
     until = time.monotonic() + said.seconds
-    tally = run(said.first, said.last, seed=said.seed, root=said.root, folders=said.folders, until=until)
-    json.dump(tally.document(), sys.stdout)
+    with STATUS.open() as status:
+        tally = run(said.first, said.last, seed=said.seed, root=said.root, folders=said.folders, until=until)
+        json.dump(tally.document(peak_bytes(status)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ from projector.job import (
     PositionKind,
     UnmodelledMixer,
 )
+from projector.job.limits import MAXIMUM_LAYERS
 
-MAXIMUM_LAYERS = 4096
-"""Decoder layers of one model; the deepest public model has 126."""
 _Block = TypeVar("_Block", Attention, LatentAttention, DenseMLP, MixtureOfExperts)
 
 

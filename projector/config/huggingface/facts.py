@@ -66,6 +66,8 @@ class HuggingFaceFacts:
     """Fields of a family that says nothing else."""
     ignored: frozenset[str]
     """Keys without influence on memory or time."""
+    fields: frozenset[str]
+    """Keys that some family reads: one that has no layer they describe may state them too."""
     unmodelled: tuple[Switch, ...]
     """Keys with an influence that the engine does not model."""
     megatron: Mapping[str, Any]
@@ -83,6 +85,7 @@ def huggingface_facts() -> HuggingFaceFacts:
         families=content["families"],
         common=content["common"],
         ignored=frozenset(content["ignored"].split()),
+        fields=frozenset(key for item in content["families"].values() for key in item.get("defaults", ())),
         unmodelled=tuple(switch(item) for item in content["unmodelled"]),
         megatron=content["megatron"],
         architecture_arguments=frozenset(content["architecture_arguments"].split()),

@@ -185,7 +185,7 @@ def _defaults(model: Family, stated: Collection[str]) -> dict[str, ConfigValue]:
 
 def _file_facts() -> FileFacts:
     facts = huggingface_facts()
-    return FileFacts(ignored=facts.ignored, unmodelled=facts.unmodelled)
+    return FileFacts(ignored=facts.ignored | facts.fields, unmodelled=facts.unmodelled)
 
 
 def _model_name(stated: Mapping[str, ConfigValue], model: Family) -> str:

@@ -24,9 +24,8 @@ from projector.job import (
     PositionKind,
     UnmodelledMLP,
 )
+from projector.job.limits import MAXIMUM_LAYERS
 
-MAXIMUM_LAYERS = 4096
-"""Decoder layers, and layers of multi-token prediction, of one model; the deepest public model has 126."""
 _NORMS = {"RMSNorm": NormKind.RMS, "LayerNorm": NormKind.LAYER}
 _POSITIONS = {
     "rope": PositionKind.ROTARY,

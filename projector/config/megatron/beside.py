@@ -34,14 +34,17 @@ def read_beside(companions: Mapping[str, str], variables: Mapping[str, str]) -> 
 
     Raises `ConfigurationError` and its children when two launches would be different jobs.
     """
-    scripts = {name: text for name, text in companions.items() if PurePosixPath(name).suffix in _SUFFIXES}
+    strangers = [name for name in companions if PurePosixPath(name).suffix not in _SUFFIXES]
+    if strangers:
+        expected = f"shell scripts ({', '.join(sorted(_SUFFIXES))}) beside Megatron-LM's arguments"
+        raise ConfigurationError("is no shell script by its name", place=strangers[0], expected=expected)
     started: dict[str, Sequence[Word]] = {}
     beside = Beside()
-    for name, text in scripts.items():
+    for name, text in companions.items():
         arguments = started.get(PurePosixPath(name).name, ())
         numbered = {str(number): word.text for number, word in enumerate(arguments, start=1) if not word.unresolved}
         script = read_script(text, name=name, variables={**numbered, **beside.variables, **variables})
-        others = {PurePosixPath(other).name for other in scripts if other != name}
+        others = {PurePosixPath(other).name for other in companions if other != name}
         calls = {id(command): found for command in script.commands if (found := _call(command, others)) is not None}
         started |= dict(calls.values())
         _take_variables(beside, script)

@@ -49,7 +49,7 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
 
     Raises `ConfigurationError` and `LayoutImpossible` for values that cannot be right.
     """
-    keys = Keys(arguments.values, defaults=arguments.defaults, unusable=arguments.unusable)
+    keys = Keys(arguments.values, defaults=arguments.defaults, unusable=arguments.unusable, file=arguments.file)
     notes = Notes()
     model = architecture(keys, notes, name=arguments.model) if model is None else model
     layout = parallelism(keys, notes, layers=len(model.layers), stock=arguments.stock)

@@ -1,6 +1,6 @@
 """Values given beside a Megatron-LM configuration: any spelling of an argument, under the name it is kept by."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from projector.config.megatron.facts import megatron_facts
 from projector.config.megatron.flags import Kind, find_flag, keys_of_flags
@@ -9,6 +9,7 @@ from projector.config.megatron.values import Collected, from_mapping
 from projector.config.overrides import Override
 from projector.config.overriding import overridden
 from projector.config.tree import flatten
+from projector.errors import ConfigurationError
 
 _CHUNKS = frozenset(
     {
@@ -31,6 +32,15 @@ def override(arguments: Collected, overrides: Sequence[Override]) -> None:
         arguments.unusable.pop(each.key, None)
     known = {*megatron_facts().known, *keys_of_flags(), *_CHUNKS, *VERSION_KEYS}
     arguments.values = flatten(overridden(dict(arguments.values), own, known=known))
+
+
+def refuse_variables(overrides: Sequence[Override], variables: Collection[str]) -> None:
+    """Raise `ConfigurationError` for an override that means a variable of the script: those are set beside it."""
+    for each in overrides:
+        if each.key in variables and find_flag(each.key.replace("-", "_")) is None:
+            message = f"{each.key} is a variable of the script, not a value of the configuration"
+            expected = f"set it in front of the command ({each.key}=... projector ...) or in spec.training.variables"
+            raise ConfigurationError(message, place="override", expected=expected)
 
 
 def _in_own_words(given: Override) -> Override:

@@ -13,7 +13,7 @@ from projector.config.megatron.former import settle, version_defaults
 from projector.config.megatron.job import Arguments, load
 from projector.config.megatron.launch import Cluster, Launch, launches
 from projector.config.megatron.mapping import collect
-from projector.config.megatron.overriding import override
+from projector.config.megatron.overriding import override, refuse_variables
 from projector.config.megatron.values import Collected
 from projector.config.notes import Notes
 from projector.config.safe_json import parse_json_or_yaml
@@ -37,7 +37,9 @@ def read(document: Document) -> LoadedConfiguration:
     others: tuple[str, ...] = ()
     cluster, program = Cluster(), ""
     if content is None:
-        launch, arguments = _from_script(_script(document), document.name, notes)
+        script = _script(document)
+        refuse_variables(document.overrides, {*script.assignments, *script.taken_as_unset})
+        launch, arguments = _from_script(script, document.name, notes)
         cluster, program = launch.cluster, launch.program
     else:
         beside = read_beside(document.companions, document.variables)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from projector.config.keys import MAXIMUM_INTEGER, Keys
+from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.job import (
     AttentionBackend,
@@ -18,6 +18,7 @@ from projector.job import (
     Precision,
     Software,
 )
+from projector.job.limits import MAXIMUM_INTEGER
 
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 """Bytes of an element by Megatron-LM's names."""

@@ -28,10 +28,10 @@ def vocabulary(keys: Keys, notes: Notes) -> int:
         return stated + 1 if _NULL_TOKENIZERS & {kind, library} else stated
     known = catalog.tokenizer_vocabulary(kind, model)
     if known is None:
-        stated = {key: keys.values[key].value for key in _NAMING if key in keys.values}
-        key = next((key for key, value in stated.items() if value), "tokenizer_type")
+        named = {key: keys.values[key].value for key in _NAMING if key in keys.values}
+        key = next((key for key, value in named.items() if value), "tokenizer_type")
         raise ConfigurationError(
-            f"the vocabulary of {shown(stated.get(key) or 'no tokenizer')} is not known",
+            f"the vocabulary of {shown(named.get(key) or 'no tokenizer')} is not known",
             place=keys.place(key),
             expected="state vocab_size, the number of tokens before padding",
         )

@@ -10,8 +10,7 @@ layout and batch are the run's, memory and time are those of the same layout in 
 from dataclasses import replace
 
 from projector.config.document import Document
-from projector.config.keys import MAXIMUM_INTEGER, Keys
-from projector.config.megatron.architecture import MAXIMUM_LAYERS
+from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.config.overriding import overridden
 from projector.config.primus.experiment import Module, nulls
@@ -40,6 +39,7 @@ from projector.job import (
     Software,
     TrainingJob,
 )
+from projector.job.limits import MAXIMUM_INTEGER, MAXIMUM_LAYERS
 from projector.provenance import LoadedConfiguration
 
 SPELLING = {

@@ -10,7 +10,6 @@ from typing import Any
 
 from projector import catalog
 from projector.config.keys import Keys
-from projector.config.megatron.architecture import MAXIMUM_LAYERS
 from projector.errors import ConfigurationError, NotAvailable, PresetUnknown, shown
 from projector.job import (
     Attention,
@@ -21,6 +20,7 @@ from projector.job import (
     MixtureOfExperts,
     ModelArchitecture,
 )
+from projector.job.limits import MAXIMUM_LAYERS
 from projector.provenance import ConfigValue, Source
 
 _DENSE_BLOCKS = ("llama2", "mistral", "qwen2", "qwen3")

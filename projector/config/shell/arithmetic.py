@@ -52,17 +52,15 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@_"
 
 
 _CHANGED = re.compile(
-    r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[^\]]*\])?[ \t\n]*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*+)(?:\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\])?"
+    r"[ \t\n]*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
     r"|(?:\+\+|--)[ \t\n]*([A-Za-z_][A-Za-z0-9_]*)"
 )
 
 
 def changed_names(expression: str) -> set[str]:
     """The variables that an expression may give a value."""
-    # The brackets of a subscript are searched for only as far as the last one that closes.
-    end = expression.rfind("]") + 1
-    changed = {one or other for one, other in _CHANGED.findall(expression[:end])}
-    return changed | {one or other for one, other in _CHANGED.findall(expression[end:].replace("[", " "))}
+    return {one or other for one, other in _CHANGED.findall(expression)}
 
 
 class Indefinite(Exception):  # noqa: N818 - an answer, which the caller turns into an unresolved text

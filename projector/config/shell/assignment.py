@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from projector.config.shell.expansion import Expander
 from projector.config.shell.parameters import array_key
-from projector.config.shell.state import Changes, State
+from projector.config.shell.state import Changes, Reference, State
 from projector.config.shell.syntax import Assignment, RawWord, Simple
 from projector.config.shell.values import EMPTY, Array, Text, Undecided, Unset, Value, joined, unresolved
 
-_CONVERTING = frozenset("iuln")
-"""Attributes of `declare` that change what a variable holds, or which variable it is."""
+_CONVERTING = frozenset("iul")
+"""Attributes of `declare` that change what a variable holds."""
 
 
 class Assigner:
@@ -124,17 +124,27 @@ class Assigner:
         value = self.value(assignment) if assignment is not None and first else value
         if frame is not None and "g" not in options and name not in frame:
             frame[name] = self._state.raw(name)
-            self._state.set(name, Unset())
+            self._state.set(name, Unset(), itself=True)
         if "A" in options and not isinstance(self._state.look(name), Array):
             self._state.set(name, Array(elements={}, associative=True))
         if assignment is not None and not first:
             value = self.value(assignment)
-        if value is not None:
+        if value is not None and "n" in options:
+            self._refer(name, value)
+        elif value is not None:
             self._state.set(name, value)
             if _CONVERTING & set(options):
                 self._state.set_undecided(name, f"its attributes, -{options}, change its value")
         if "x" in options:
             self._state.exported.add(name)
+
+    def _refer(self, name: str, value: Value) -> None:
+        """Let a variable stand for the one that is named."""
+        target = value.plain if isinstance(value, Text) and value.known else ""
+        if target.isidentifier() and target != name:
+            self._state.set(name, Reference(target), itself=True)
+        else:
+            self._state.set_undecided(name, "it stands for another variable that is not known")
 
 
 def _sorted(elements: dict[int | str, Text]) -> dict[int | str, Text]:

@@ -9,7 +9,7 @@ from projector.config.shell.expansion import Expander
 from projector.config.shell.limits import Budget
 from projector.config.shell.state import Numbers, State
 from projector.config.shell.syntax import RawWord
-from projector.config.shell.values import Text, Undecided, Unset, unresolved
+from projector.config.shell.values import Array, Text, Undecided, Unset, unresolved
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda left, right: left == right,
@@ -76,11 +76,20 @@ class Conditions:
         if operator in {"-z", "-n"}:
             empty = self.empty(text)
             return empty if operator == "-z" else empty.negated()
-        if operator == "-v" and text.known and text.plain.isidentifier():
-            value = self._state.look(text.plain)
-            if value is None:
-                return Truth(value=False, presumed=(text.plain,))
-            return UNKNOWN if isinstance(value, Undecided) else Truth(value=not isinstance(value, Unset))
+        return self._is_set(text.plain) if operator == "-v" and text.known else UNKNOWN
+
+    def _is_set(self, text: str) -> Truth:
+        """`-v`, of a variable or of an element by its key."""
+        name, bracket, key = text.partition("[")
+        value = self._state.look(name)
+        if not name.isidentifier() or isinstance(value, Undecided):
+            return UNKNOWN
+        if value is None:
+            return Truth(value=False, presumed=(name,))
+        if not bracket:
+            return Truth(value=not isinstance(value, Unset))
+        if isinstance(value, Array) and value.associative and key.endswith("]"):
+            return Truth(value=key[:-1] in value.elements)
         return UNKNOWN
 
     def _equal(self, left: Text, right: Text) -> Truth:

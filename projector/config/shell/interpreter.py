@@ -225,7 +225,7 @@ class Interpreter(Control):
         outcome = self.all((function.body,))
         self._active.pop()
         for name, held in self._frames.pop().items():
-            self.state.set(name, held)
+            self.state.set(name, held, itself=True)
         self.state.set(POSITIONAL, outside)
         return outcome if outcome.flow is Flow.EXIT else NEXT
 

@@ -1,6 +1,7 @@
 """The variables of a script while it is read, and what to do when only one of several ways would be taken."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from projector.config.shell.arithmetic import Indefinite, evaluate
 from projector.config.shell.limits import Budget
@@ -15,8 +16,20 @@ _SET_BY_THE_SHELL = frozenset(
     | {"UID", "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "USER"}
 )
 """Variables that a shell or a login always has, so that nobody giving them does not mean that they are unset."""
-Held = Value | Function
-"""A variable's value, or a function under its name with `()`."""
+_MAXIMUM_REFERENCES = 8
+"""References that are followed one after the other; more than two are a circle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A variable that stands for another one (`declare -n`)."""
+
+    target: str
+    """Its name."""
+
+
+Held = Value | Function | Reference
+"""A variable's value, what it stands for, or a function under its name with `()`."""
 Changes = dict[str, Held | None]
 """By name, what a variable held before it was changed; None when the script had not set it."""
 
@@ -45,7 +58,10 @@ class State:
 
     def look(self, name: str) -> Value | None:
         """What a variable holds; None when nobody sets it, which it may be in the real run."""
+        name = self._referred(name)
         held = self._values.get(name)
+        if isinstance(held, Reference):
+            return Undecided()
         if held is not None and not isinstance(held, Function) and name not in self.hidden:
             return held
         if name in self._given:
@@ -55,6 +71,15 @@ class State:
         if name in self._batch:
             return literal(self._batch[name])
         return Undecided() if self.set_by_others(name) else None
+
+    def _referred(self, name: str) -> str:
+        """The variable that a name stands for: itself unless it is a reference; a reference when they form a circle."""
+        for _ in range(_MAXIMUM_REFERENCES):
+            held = self._values.get(name)
+            if not isinstance(held, Reference):
+                break
+            name = held.target
+        return name
 
     def set_by_others(self, name: str) -> bool:
         """Whether the shell or Slurm sets the variable, to something that is not known."""
@@ -69,8 +94,12 @@ class State:
         """What the script itself has set."""
         return self._values.get(name)
 
-    def set(self, name: str, value: Held | None) -> None:
-        """Give a variable a value; None makes it one that the script has not set."""
+    def set(self, name: str, value: Held | None, *, itself: bool = False) -> None:
+        """Give a variable a value; None makes it one that the script has not set.
+
+        `itself` changes a reference, and not the variable that it stands for.
+        """
+        name = name if itself else self._referred(name)
         if self._journals:
             self._journals[-1].setdefault(name, self._values.get(name))
         if isinstance(value, Text):
@@ -143,15 +172,15 @@ class State:
             for other in held[1:]:
                 value = self._merged(value, other, name)
             if value is not self._values.get(name):
-                self.set(name, value)
+                self.set(name, value, itself=True)
             if any(other is not value and other != value for other in held):
                 self.reasons[name] = reason
 
     def _merged(self, first: Held | None, second: Held | None, name: str) -> Held | None:
         if first is second:
             return first
-        if isinstance(first, Function) or isinstance(second, Function):
-            return Undecided()
+        if isinstance(first, Function | Reference) or isinstance(second, Function | Reference):
+            return first if first == second else Undecided()
         for value in (first, second):
             self._budget.spend(len(value.plain) if isinstance(value, Text) else 1)
         return merged(first, second, name)

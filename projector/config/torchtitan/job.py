@@ -38,7 +38,7 @@ def load(values: Values, *, format_: str) -> LoadedConfiguration:
 
     Raises `ConfigurationError` and its children, `LayoutImpossible`, `BatchIndivisible`, `NotAvailable`.
     """
-    keys, notes = TitanKeys(values.values), Notes()
+    keys, notes = TitanKeys(values.values, file=values.file), Notes()
     model = architecture(keys, notes)
     layers = len(model.layers)
     layout, schedule = parallelism(keys, notes, layers=layers)

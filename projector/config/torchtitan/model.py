@@ -14,9 +14,8 @@ from projector.config.torchtitan.facts import FILE, torchtitan_facts
 from projector.config.torchtitan.spelling import TitanKeys
 from projector.errors import ConfigurationError, NotAvailable, PresetUnknown, shown
 from projector.job import Attention, DecoderLayer, LatentAttention, ModelArchitecture
+from projector.job.limits import MAXIMUM_LAYERS
 
-MAXIMUM_LAYERS = 4096
-"""Decoder layers of one model; the deepest public model has 126."""
 _DIFFUSION = frozenset({"flux"})
 """Models of TorchTitan that are no language models."""
 

@@ -4,13 +4,10 @@ from dataclasses import replace
 
 from projector.config.detection import is_titan_command, is_toml
 from projector.config.document import Document
-from projector.config.overriding import overridden
 from projector.config.safe_yaml import parse_mapping
-from projector.config.shared_names import in_own_words
-from projector.config.torchtitan.facts import torchtitan_facts
 from projector.config.torchtitan.job import Values, load
 from projector.config.torchtitan.launch import Launch
-from projector.config.torchtitan.spelling import TitanKeys
+from projector.config.torchtitan.overriding import with_overrides
 from projector.config.torchtitan.toml import parse_toml
 from projector.config.tree import build, flatten
 from projector.provenance import LoadedConfiguration, Source
@@ -22,9 +19,8 @@ def read(document: Document) -> LoadedConfiguration:
     Raises `ConfigurationError` and its children, `LayoutImpossible`, `BatchIndivisible`, `NotAvailable`.
     """
     launch = _launch(document)
-    overrides = in_own_words(document.overrides, TitanKeys(flatten(launch.tree)).spelling())
     values = Values(
-        values=flatten(overridden(launch.tree, overrides, known=torchtitan_facts().known)),
+        values=flatten(with_overrides(launch.tree, document.overrides)),
         file=document.name,
         assumed=launch.assumed,
         registry=launch.registry,

@@ -31,9 +31,9 @@ MICRO_BATCH = "parallelism.pipeline_parallel_microbatch_size"
 class TitanKeys(Keys):
     """Typed access by last names; a value may stand under an older one."""
 
-    def __init__(self, values: Mapping[str, ConfigValue]) -> None:
+    def __init__(self, values: Mapping[str, ConfigValue], *, file: str | None = None) -> None:
         """Raises `ConfigurationError` for a section that is one value, and for a value under two names that differ."""
-        super().__init__(values)
+        super().__init__(values, file=file)
         self._spelled: dict[str, str] = {}
         for section in sorted(torchtitan_facts().sections & values.keys()):
             if values[section].value not in (None, {}):

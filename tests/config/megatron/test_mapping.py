@@ -93,6 +93,31 @@ def test_a_script_beside_the_file_gives_its_variables_and_arguments() -> None:
     assert job.recompute.granularity is RecomputeGranularity.SELECTIVE
 
 
+def test_scripts_beside_the_file_hand_on_what_they_set_and_start() -> None:
+    run = "TP=2 PRECISION=fp8 bash submit.sh --recompute-activations\n"
+    submit = (
+        'if [ "$PRECISION" = fp8 ]; then MORE="--fp8-format e4m3"; fi\n'
+        'srun --nodes 4 --ntasks-per-node 8 python pretrain_gpt.py $MORE "$@"\n'
+    )
+    loaded = load(functional("--tensor-model-parallel-size: ${TP}"), name="model.yaml", run_sh=run, submit_sh=submit)
+    assert loaded.job.parallelism.tensor == 2
+    assert loaded.job.precision.low_precision is LowPrecision.FP8
+    assert loaded.job.recompute.granularity is RecomputeGranularity.SELECTIVE
+    assert (loaded.nodes, loaded.devices_per_node) == (4, 8)
+
+
+def test_backslashes_that_a_shell_takes_away_do_not_matter() -> None:
+    escaped = functional("--pipeline-model-parallel-size: 4", r"--pipeline-model-parallel-layout: Et\\|tt\\|tt\\|tttL")
+    assert load(escaped).job.parallelism.pipeline_layout == "Et|tt|tt|tttL"
+
+
+def test_a_tokenizer_is_known_whatever_its_folder() -> None:
+    text = FUNCTIONAL.replace("  --vocab-size: 32000\n", "  --tokenizer-model: ${MODELS}/DeepSeek-V3\n")
+    assert load(text).job.model.vocabulary == 128815
+    with pytest.raises(ConfigurationError, match=r"MODELS}/unheard_of.model' is not known; state vocab_size"):
+        load(text.replace("DeepSeek-V3", "unheard_of.model"))
+
+
 WRITTEN = {
     "params_dtype": "torch.bfloat16",
     "bf16": True,

@@ -185,3 +185,10 @@ def test_selective_recomputation_is_read_up_to_the_next_flag() -> None:
     ).job.recompute
     assert recompute.granularity is RecomputeGranularity.SELECTIVE
     assert recompute.modules == ("mla_up_proj", "mlp")
+
+
+def test_an_override_that_means_a_variable_of_the_script_is_told_how_to_set_it() -> None:
+    script = f"#!/bin/bash\nTP=${{TP:-1}}\npython pretrain_gpt.py {BASE} --tensor-model-parallel-size $TP\n"
+    with pytest.raises(ConfigurationError, match=r"TP is a variable of the script.*TP=\.\.\. projector"):
+        load(script, "TP=2")
+    assert load(script, variables={"TP": "2"}).job.parallelism.tensor == 2

@@ -108,8 +108,18 @@ CASES = {
     ),
     "read from a file": Case(script="read A < f; show $A", want=["$A"], want_unresolved=["A"]),
     "failing arithmetic assigns": Case(script="A=1; (( A = X )); show $A", want=["$A"], want_unresolved=["A"]),
+    "failing arithmetic assigns an element": Case(
+        script="A=(1 2); (( A[N[1]] = X )); show ${A[1]}", want=["${A[1]}"], want_unresolved=["A"]
+    ),
     "division by zero": Case(script="A=0; show $((1/A))", want=["$((1/A))"], want_unresolved=["$((1/A))"]),
     "attributes that convert": Case(script="declare -i A=1+1; show $A", want=["$A"], want_unresolved=["A"]),
+    "a reference to nobody knows what": Case(script="declare -n R=$X; show $R", want=["$R"], want_unresolved=["R"]),
+    "a circle of references": Case(
+        script="f() { local A; declare -gn B=A; }; B=1; declare -n A=B; f; show $A", want=["$A"], want_unresolved=["A"]
+    ),
+    "assigned by reference in one branch": Case(
+        script="declare -n R=A; A=1; if [ -f x ]; then R=2; fi; show $A", want=["$A"], want_unresolved=["A"]
+    ),
     "an extended glob": Case(script="A=ab; show ${A%@(b|c)}", want=["${A%@(b|c)}"], want_unresolved=["A"]),
     "a later assignment does not reach back": Case(
         script='CMD="show $X"; X=4; eval $CMD', want=["$X"], want_unresolved=["X"]
