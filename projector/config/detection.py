@@ -4,56 +4,60 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from projector.config.safe_json import parse_json_or_yaml
 from projector.errors import ConfigurationError
 
 FORMATS = ("primus", "megatron", "torchtitan", "huggingface", "projector")
 """Dialects by name."""
 
-_FLAG = re.compile(
+# Texts and not compiled patterns: most configurations need the first alone, and every start of the command counts.
+SCRIPT_HEADS = ("#!", "#SBATCH")
+"""How the first line of a script begins."""
+_PRIMUS = r"(?m)^modules:"
+"""The section that every experiment file of Primus has, unless it extends one that has it."""
+_OWN = r"(?m)^projector:[ \t]*\d|\A\s*\{\s*\"?projector\"?:\s*\d"
+"""The version of the project's own format, as its YAML and its JSON state it; its texts may quote any other format."""
+_FLAG = (
     r"(?m)^[^#\n]*--(?:num-layers|hidden-size|num-attention-heads|micro-batch-size|global-batch-size|seq-length|"
     r"tensor-model-parallel-size|pipeline-model-parallel-size)\b"
 )
 """A line of a script or argument list that hands Megatron-LM an argument every run states."""
-_TABLE = re.compile(r"(?m)^[ \t]*\[[ \t]*[A-Za-z_][\w.-]*[ \t]*\][ \t\r]*(?:#.*)?$")
+_TABLE = r"(?m)^[ \t]*\[[ \t]*[A-Za-z_][\w.-]*[ \t]*\][ \t\r]*(?:#.*)?$"
 """The head of a TOML table, alone on its line."""
-_TITAN = re.compile(r"(?m)^[^#\n]*(?:--job[._]config[_-]file\b|-m[ \t]+torchtitan\b|\btorchtitan[./]train\b)")
+_TITAN = r"(?m)^[^#\n]*(?:--job[._]config[_-]file\b|-m[ \t]+torchtitan\b|\btorchtitan[./]train\b)"
 """A line that starts TorchTitan, or hands it a file."""
-_TITAN_FLAGS = tuple(re.compile(rf"(?m)(?:^|[ \t]){flag}[= \t]") for flag in ("--module", "--config"))
+_TITAN_FLAGS = tuple(rf"(?m)(?:^|[ \t]){flag}[= \t]" for flag in ("--module", "--config"))
 """What names an entry of TorchTitan's registry, both together."""
 
 
-_OWN = re.compile(r"^projector:[ \t]*\d|\A\s*\{\s*\"?projector\"?:\s*\d", re.MULTILINE)
-"""The version of the project's own format, as its YAML and its JSON state it; its texts may quote any other format."""
-
-
-def detect(text: str | bytes, *, name: str) -> str:
+def detect(text: str, *, name: str) -> str:
     """The dialect of a text; raises `ConfigurationError` when it looks like none of them."""
-    content = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    if _OWN.search(content):
+    if re.search(_OWN, text):
         return "projector"
-    if is_toml(content) or is_titan_command(content):
+    script = text.lstrip().startswith(SCRIPT_HEADS)
+    if not script and re.search(_PRIMUS, text):
+        return "primus"
+    if is_toml(text) or is_titan_command(text):
         return "torchtitan"
-    if content.startswith(("#!", "#SBATCH")):
+    if script:
         return "megatron"
+    from projector.config.safe_json import parse_json_or_yaml  # noqa: PLC0415 - not for texts that are known by now
+
     try:
         return _of_mapping(parse_json_or_yaml(text, name=name), name=name)
     except ConfigurationError:
-        if _FLAG.search(content):
+        if re.search(_FLAG, text):
             return "megatron"
         raise
 
 
-def is_toml(text: str | bytes) -> bool:
+def is_toml(text: str) -> bool:
     """Whether a text is TOML: it has the head of a table, and is no script."""
-    content = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    return not content.startswith("#!") and _TABLE.search(content) is not None
+    return not text.startswith("#!") and re.search(_TABLE, text) is not None
 
 
-def is_titan_command(text: str | bytes) -> bool:
+def is_titan_command(text: str) -> bool:
     """Whether a text is a command line or script that starts TorchTitan."""
-    content = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    return _TITAN.search(content) is not None or all(flag.search(content) for flag in _TITAN_FLAGS)
+    return re.search(_TITAN, text) is not None or all(re.search(flag, text) for flag in _TITAN_FLAGS)
 
 
 def _of_mapping(content: Mapping[str, Any], *, name: str) -> str:

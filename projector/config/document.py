@@ -12,8 +12,8 @@ from projector.config.overrides import Override
 class Document:
     """What a reader gets. There is nothing else: no environment, no working directory."""
 
-    text: str | bytes
-    """Content of the file."""
+    text: str
+    """Content of the file, decoded and within the limit on its size."""
     name: str
     """What messages call the file."""
     variables: Mapping[str, str] = field(default_factory=dict)

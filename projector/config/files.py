@@ -21,6 +21,21 @@ def check_size(size_bytes: int, *, name: str) -> None:
         raise ConfigurationTooLarge(message, place=name, expected=expected)
 
 
+def decoded(data: bytes | str, *, name: str) -> str:
+    """The text of a file, without a byte order mark.
+
+    Raises `ConfigurationTooLarge` beyond `MAXIMUM_BYTES`, `ConfigurationError` for what is not UTF-8.
+    """
+    if isinstance(data, str):
+        check_size(len(data) if data.isascii() else len(data.encode("utf-8", "surrogatepass")), name=name)
+        return data.removeprefix("\ufeff")
+    check_size(len(data), name=name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"not UTF-8 text at byte {error.start}", place=name) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """The regular files below `root`."""

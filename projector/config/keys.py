@@ -1,7 +1,7 @@
-"""Typed access to the flattened values of a module, with a record of which keys were read.
+"""Typed access to the flattened values of a configuration, with a record of which keys were read.
 
-A key that no file states takes Megatron-LM's own argument default, which the caller passes; so it happens in the real
-run. A value of the wrong type is an error that names key, file, value and what would be right.
+A key that no file states takes the framework's own default, which the caller passes; so it happens in the real run. A
+value of the wrong type is an error that names key, file, value and what would be right.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from projector.provenance import ConfigValue, Source
 
 
 class Keys:
-    """The values of one module."""
+    """The values of one configuration."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from projector.config.nearest import nearest
 from projector.config.overrides import Override
-from projector.config.tree import Tree, build, flatten, merge
+from projector.config.tree import Tree, build, flatten, merge, nested
 from projector.errors import ConfigurationError, shown
 from projector.provenance import ConfigValue, Source
 
@@ -14,8 +14,8 @@ def overridden(tree: Tree, overrides: Sequence[Override], *, known: Collection[s
 
     A name must stand in the tree or among the `known` ones. Raises `ConfigurationError` for another.
     """
+    names = {*flatten(tree), *tree, *known} if overrides else set()
     for override in overrides:
-        names = {*flatten(tree), *tree, *known}
         if override.key not in names:
             message = f"{shown(override.key)} is not a value of this configuration"
             raise ConfigurationError(message, place="override", expected=nearest(override.key, names))
@@ -23,8 +23,6 @@ def overridden(tree: Tree, overrides: Sequence[Override], *, known: Collection[s
         if isinstance(override.value, dict):
             prefix = f"{override.key}."
             patch = build(override.value, source=Source.OVERRIDE, file="override", variables={}, prefix=prefix)
-        for part in reversed(override.key.split(".")):
-            patch = {part: patch}
-        assert isinstance(patch, dict)  # noqa: S101 - a name has at least one part; for the type checker
-        tree = merge(tree, patch)
+            names |= flatten(patch).keys()
+        tree = merge(tree, nested(override.key, patch))
     return tree

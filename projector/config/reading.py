@@ -10,7 +10,7 @@ from pathlib import Path
 
 from projector.config.detection import FORMATS, detect
 from projector.config.document import Document
-from projector.config.files import Files
+from projector.config.files import Files, decoded
 from projector.config.nearest import nearest
 from projector.config.overrides import Override
 from projector.config.variables import Counted
@@ -49,7 +49,7 @@ def read(  # noqa: PLR0913 - each argument is one thing that a configuration dep
     Raises `ConfigurationError` and its children, `LayoutImpossible`, `NotAvailable`.
     """
     document = Document(
-        text=text,
+        text=decoded(text, name=name),
         name=name,
         variables=Counted(variables or {}),
         overrides=overrides,
@@ -82,7 +82,7 @@ def read_file(  # noqa: PLR0913 - as `read`
     files = Files(root)
     located = files.locate(str(absolute), place="configuration file")
     document = Document(
-        text=files.read(located),
+        text=decoded(files.read(located), name=files.label(located)),
         name=files.label(located),
         variables=Counted(variables or {}),
         overrides=overrides,

@@ -6,7 +6,7 @@ JSON may still be YAML, and is read as such.
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from projector.config.files import check_size
+from projector.config.files import decoded
 from projector.config.safe_yaml import MAXIMUM_DEPTH, MAXIMUM_NODES, parse_mapping
 from projector.errors import ConfigurationError, ConfigurationTooLarge, shown
 
@@ -14,18 +14,13 @@ if TYPE_CHECKING:
     from json import JSONDecodeError
 
 
-def parse_json_or_yaml(data: bytes | str, *, name: str) -> dict[str, Any]:
+def parse_json_or_yaml(data: str, *, name: str) -> dict[str, Any]:
     """The mapping that a JSON or YAML text holds.
 
     `name` is the file in messages. Raises `ConfigurationTooLarge` beyond the limits of `safe_yaml`,
     `ConfigurationError` with line and column for everything else that is wrong.
     """
-    check_size(len(data), name=name)
-    try:
-        text = data if isinstance(data, str) else data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return parse_mapping(data, name=name)
-    text = text.removeprefix("\ufeff").strip()
+    text = decoded(data, name=name).strip()
     if not text.startswith("{"):
         return parse_mapping(data, name=name)
     import json  # noqa: PLC0415 - most configurations are YAML, and every start of the command counts
@@ -55,7 +50,7 @@ def _mapping(pairs: list[tuple[str, Any]], *, name: str) -> dict[str, Any]:
     return mapping
 
 
-def _yaml_instead(data: bytes | str, error: "JSONDecodeError", *, name: str) -> dict[str, Any]:
+def _yaml_instead(data: str, error: "JSONDecodeError", *, name: str) -> dict[str, Any]:
     try:
         return parse_mapping(data, name=name)
     except ConfigurationTooLarge:

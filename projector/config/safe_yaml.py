@@ -26,7 +26,7 @@ from yaml.events import (
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
-from projector.config.files import check_size
+from projector.config.files import decoded
 from projector.errors import ConfigurationError, ConfigurationTooLarge
 
 MAXIMUM_DEPTH = 32
@@ -54,7 +54,7 @@ def parse_mapping(data: bytes | str, *, name: str) -> dict[str, Any]:
     `name` is the file in messages. Raises `ConfigurationTooLarge` beyond 5 MiB, `MAXIMUM_DEPTH` or `MAXIMUM_NODES`,
     `ConfigurationError` with line and column for everything else that is wrong.
     """
-    text = _decode(data, name=name)
+    text = decoded(data, name=name)
     try:
         value = _Builder(name=name).build(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
@@ -67,17 +67,6 @@ def parse_mapping(data: bytes | str, *, name: str) -> dict[str, Any]:
         found = "empty" if value is None else f"a {_kind(value)}"
         raise ConfigurationError(f"the file is {found}", place=name, expected="a mapping of keys to values")
     return value
-
-
-def _decode(data: bytes | str, *, name: str) -> str:
-    if isinstance(data, str):
-        check_size(len(data) if data.isascii() else len(data.encode("utf-8", "surrogatepass")), name=name)
-        return data
-    check_size(len(data), name=name)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"not UTF-8 text at byte {error.start}", place=name) from None
 
 
 def _kind(value: object) -> str:

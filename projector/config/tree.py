@@ -51,6 +51,14 @@ def merge(below: Tree, above: Tree) -> Tree:
     return merged
 
 
+def nested(key: str, value: Tree | ConfigValue) -> Tree:
+    """A tree that holds nothing but `value`, under its dotted key."""
+    first, *parts = key.split(".")
+    for part in reversed(parts):
+        value = {part: value}
+    return {first: value}
+
+
 def subtree(tree: Tree, key: str) -> Tree | None:
     """The mapping under `key`; an empty or absent one gives an empty tree, a value that is no mapping gives None."""
     value = tree.get(key, {})

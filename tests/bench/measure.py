@@ -1,38 +1,20 @@
-"""Runs a command cold and tells its wall time and peak memory."""
+"""Runs a command cold and tells its wall time."""
 
-import os
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """One cold run of a command."""
-
-    seconds: float
-    """Wall time from start to exit."""
-    peak_bytes: int
-    """Largest resident set."""
-
-
-def cold_run(command: Sequence[str]) -> Run:
-    """Start the command, wait for its end; raises `CalledProcessError` when it fails."""
+def cold_seconds(command: Sequence[str]) -> float:
+    """Wall time from the command's start to its end; raises `CalledProcessError` when it fails."""
     start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
-        errors = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, stderr=errors)
-    return Run(seconds=time.perf_counter() - start, peak_bytes=usage.ru_maxrss * 1024)
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - start
 
 
-def paired(first: Sequence[str], second: Sequence[str], repeats: int) -> tuple[list[Run], list[Run]]:
+def paired(first: Sequence[str], second: Sequence[str], repeats: int) -> tuple[list[float], list[float]]:
     """Run both commands alternately, so that load on the machine hits both alike; one warm-up of each first."""
-    cold_run(first)
-    cold_run(second)
-    pairs = [(cold_run(first), cold_run(second)) for _ in range(repeats)]
+    cold_seconds(first)
+    cold_seconds(second)
+    pairs = [(cold_seconds(first), cold_seconds(second)) for _ in range(repeats)]
     return [a for a, _ in pairs], [b for _, b in pairs]

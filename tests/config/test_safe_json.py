@@ -20,7 +20,6 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(s
 @given(st.dictionaries(st.text(), VALUES), st.sampled_from([None, 2, "\t"]))
 def test_json_text_is_what_json_says(mapping: dict[str, Any], indent: int | str | None) -> None:
     assert parse_json_or_yaml(json.dumps(mapping, indent=indent), name="a.json") == mapping
-    assert parse_json_or_yaml(json.dumps(mapping, indent=indent).encode(), name="a.json") == mapping
 
 
 @given(st.text() | st.text("{}[]:,\"\\'e1 \t\n-"))
@@ -48,21 +47,25 @@ def test_braces_without_quotes_are_yaml() -> None:
         ('{"a":' + "[" * 150_000 + "]" * 150_000 + "}", ConfigurationTooLarge, r"nested deeper"),
         ('{"a": [' + "1," * MAXIMUM_NODES + "1]}", ConfigurationTooLarge, r"more than 200000 values"),
         ('{"a": "' + "x" * (6 << 20) + '"}', ConfigurationTooLarge, r"larger than 5 MiB"),
-        (b'{"a": "\xff"}', ConfigurationError, r"not UTF-8"),
     ],
-    ids=["twice", "broken", "long number", "deep", "very deep", "many", "large", "not UTF-8"],
+    ids=["twice", "broken", "long number", "deep", "very deep", "many", "large"],
 )
-def test_wrong_json_is_one_clear_line(text: str | bytes, kind: type[InputError], wanted: str) -> None:
+def test_wrong_json_is_one_clear_line(text: str, kind: type[InputError], wanted: str) -> None:
     with pytest.raises(kind, match=wanted):
         parse_json_or_yaml(text, name="a.json")
 
 
-def test_many_unknown_keys_are_read_in_linear_time() -> None:
+def _seconds(keys: int) -> float:
     from projector.config import read  # noqa: PLC0415 - for this alone
 
-    model = {"model_type": "llama", **{f"key{index}": index for index in range(100_000)}}
+    model = {"model_type": "llama", **{f"key{index}": index for index in range(keys)}}
     text = json.dumps({**model, "seq_length": 1, "micro_batch_size": 1})
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ConfigurationError, match="seq_length, micro_batch_size are not stated"):
         read(text, name="config.json")
-    assert time.perf_counter() - started < 10
+    return time.process_time() - started
+
+
+def test_many_unknown_keys_are_read_in_linear_time() -> None:
+    few, many = (min(_seconds(keys) for _ in range(3)) for keys in (10_000, 80_000))
+    assert many < 8 * few * 2.5

@@ -23,16 +23,16 @@ def main() -> int:
         return 0
     start = time.monotonic()
     figures = campaign(said.files, seed=said.seed, processes=said.processes, folders=said.folders)
-    print(f"files                 {figures.files} in {time.monotonic() - start:.0f} s")
-    print(f"read                  {figures.read.total()}")
+    print(f"files                     {figures.files} in {time.monotonic() - start:.0f} s")
+    print(f"read                      {figures.read.total()}")
     for name, count in sorted(figures.read.items()):
-        print(f"  {name:20}{count}")
-    print(f"refused in one line   {figures.refused.total()}")
+        print(f"  {name:24}{count}")
+    print(f"refused in one line       {figures.refused.total()}")
     for name, count in sorted(figures.refused.items()):
-        print(f"  {name:20}{count}")
-    print(f"slowest file          {figures.slowest_seconds:.3f} s (number {figures.slowest})")
-    print(f"largest process       {figures.peak_bytes / 1e6:.0f} MB")
-    print(f"broken promises       {len(figures.failures)}")
+        print(f"  {name:24}{count}")
+    print(f"slowest file              {figures.slowest_seconds:.3f} s (number {figures.slowest})")
+    print(f"largest process           {figures.peak_bytes / 1e6:.0f} MB")
+    print(f"broken promises           {len(figures.failures)}")
     for failure in figures.failures[:50]:
         print(f"  {failure['number']} ({failure['file']}): {failure['broken']}")
     return 1 if figures.failures else 0

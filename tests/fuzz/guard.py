@@ -12,7 +12,7 @@ import projector
 _FORBIDDEN = (
     "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen", "socket.",
     "os.putenv", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.chdir", "shutil.", "ctypes.", "pty.", "urllib.",
-    "os.kill", "os.symlink", "os.link", "os.chmod", "os.truncate",
+    "glob.", "os.kill", "os.symlink", "os.link", "os.chmod", "os.truncate",
 )  # fmt: skip
 """Audit events (docs.python.org/3/library/audit_events.html), or their beginnings, that no reader has a use for."""
 
@@ -42,8 +42,8 @@ def forbid(*, root: Path) -> None:
     def watch(event: str, arguments: tuple[object, ...]) -> None:
         if event.startswith(_FORBIDDEN):
             raise ForbiddenError(f"{event} {arguments!r}")
-        if event == "open" and isinstance(arguments[0], str) and not _inside(arguments[0], allowed):
-            raise ForbiddenError(f"opened {arguments[0]!r}")
+        if event in {"open", "os.listdir", "os.scandir"} and not _inside(arguments[0], allowed):
+            raise ForbiddenError(f"{event} {arguments[0]!r}")
         if event == "exec" and isinstance(arguments[0], CodeType) and not _module(arguments[0].co_filename, allowed):
             raise ForbiddenError(f"executed code of {arguments[0].co_filename!r}")
 
@@ -56,8 +56,12 @@ def _library() -> Iterator[str]:
     yield str(Path(os.__file__).parent)
 
 
-def _inside(path: str, allowed: tuple[str, ...]) -> bool:
-    return os.path.realpath(path).startswith(allowed)
+def _inside(path: object, allowed: tuple[str, ...]) -> bool:
+    """Whether a path lies in an allowed folder; an open file's number does."""
+    if isinstance(path, int):
+        return True
+    real = os.path.realpath(os.fsdecode(path if isinstance(path, str | bytes | os.PathLike) else os.curdir))
+    return any(real == folder or real.startswith(f"{folder}{os.sep}") for folder in allowed)
 
 
 def _module(file: str, allowed: tuple[str, ...]) -> bool:

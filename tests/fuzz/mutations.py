@@ -10,8 +10,8 @@ CANARY = "PROJECTOR_FUZZ_CANARY"
 """A variable of the process that no file may see; the files ask for it."""
 
 SEEDS = Path(__file__).parent / "seeds"
-COMPANIONS = ("deepspeed.json", "accelerate.yaml")
-"""Seeds that are given beside a configuration."""
+COMPANIONS = {"deepspeed.json": "config.json", "accelerate.yaml": "config.json", "run.sh": "model_config.yaml"}
+"""Seeds that are given beside a configuration, and beside which one."""
 OTHERS = "others.yaml"
 """Name of all good files that are not the project's own."""
 HARDWARE = "hardware.yaml"
@@ -32,6 +32,15 @@ HOSTILE = (
     "[a]\n[a]", "a.b.c.d.e.f = 1", "[[a]]", "1979-05-27T07:32:00Z", "a = {b = {c = {d = 1}}}", '"\\uD800"',
 )  # fmt: skip
 """Values and fragments that break readers which trust what they are given."""
+
+NAMES = (
+    "micro_batch_size", "global_batch_size", "seq_length", "tensor_model_parallel_size",
+    "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "expert_model_parallel_size",
+    "context_parallel_size", "num_layers", "model",
+)  # fmt: skip
+"""Names that overrides use for every format."""
+OVERRIDDEN = 0.2
+"""Share of the files that have an override beside them."""
 
 Mutation = Callable[[Random, str, Sequence[str]], str]
 
@@ -96,12 +105,14 @@ MUTATIONS: tuple[Mutation, ...] = (_remove, _insert, _character, _cut, _value, _
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seed:
-    """A good file."""
+    """A file, and what is given beside it."""
 
     name: str
     """File name, from which its kind follows, or `OTHERS`."""
     text: str
     """Content."""
+    overrides: tuple[tuple[str, str], ...] = ()
+    """Names and values as typed on a command line."""
 
 
 def seeds(*folders: Path) -> tuple[Seed, ...]:
@@ -119,4 +130,12 @@ def mutated(number: int, *, seed: int, good: Sequence[Seed]) -> Seed:
     text, others = chosen.text, [each.text for each in good]
     for _ in range(random.choice((1, 1, 2, 3, 5, 8))):
         text = random.choice(MUTATIONS)(random, text, others)
-    return Seed(name=chosen.name, text=text)
+    overrides = (_override(random, text),) if random.random() < OVERRIDDEN else ()
+    return Seed(name=chosen.name, text=text, overrides=overrides)
+
+
+def _override(random: Random, text: str) -> tuple[str, str]:
+    """A name that every format knows, or a word of the file, with a sensible or a hostile value."""
+    words = re.findall(r"[A-Za-z_][\w.-]{2,40}", text)
+    name = random.choice(random.choice((NAMES, words or NAMES)))
+    return name, random.choice(random.choice((("1", "2", "8", "true", "bf16"), HOSTILE)))

@@ -31,6 +31,9 @@ def test_every_seed_is_read_as_it_stands(name: str, tmp_path: Path) -> None:
 
 GUARDED = {
     "opens a file elsewhere": "open('/etc/hostname')",
+    "opens a file by its bytes": "open(b'/etc/hostname')",
+    "opens a file in a folder of a similar name": "open(sys.argv[1] + 'x')",
+    "lists a folder": "os.listdir('/etc')",
     "looks at the environment": "os.environ.get('HOME')",
     "starts a program": "subprocess.run(['true'])",
     "runs a shell": "os.system('true')",

@@ -57,16 +57,22 @@ class Tally:
 
 def reading(root: Path) -> Callable[[Seed], object]:
     """How a file is handed in, by its kind."""
-    model = (SEEDS / "config.json").read_text(encoding="utf-8")
-    given = overrides_from_pairs([("micro_batch_size", "1"), ("seq_length", "2048"), ("global_batch_size", "64")])
+    texts = {name: (SEEDS / name).read_text(encoding="utf-8") for name in COMPANIONS.values()}
+    needed = [("micro_batch_size", "1"), ("seq_length", "2048"), ("global_batch_size", "64")]
 
     def hand_in(file: Seed) -> object:
         if file.name == HARDWARE:
             return read_hardware_file(file.text)
-        if file.name in COMPANIONS:
-            return read(model, name="config.json", overrides=given, companions={file.name: file.text}, root=root)
-        overrides = given if file.name == "config.json" else ()
-        return read(file.text, name=file.name, variables={"PRIMUS_TP": "2"}, overrides=overrides, root=root)
+        name = COMPANIONS.get(file.name, file.name)
+        given = needed if name == "config.json" else []
+        return read(
+            texts[name] if file.name in COMPANIONS else file.text,
+            name=name,
+            variables={"PRIMUS_TP": "2"},
+            overrides=overrides_from_pairs([*given, *file.overrides]),
+            companions={file.name: file.text} if file.name in COMPANIONS else {},
+            root=root,
+        )
 
     return hand_in
 

@@ -8,6 +8,7 @@ without one.
 from dataclasses import replace
 
 from projector.config.keys import Keys
+from projector.config.megatron.frequency import all_but_every, frequency
 from projector.config.megatron.hybrid import layer_pattern, mixers, pattern_layers
 from projector.config.megatron.vocabulary import vocabulary
 from projector.config.notes import Notes
@@ -39,7 +40,7 @@ _POSITIONS = {
 
 def architecture(keys: Keys, notes: Notes, *, name: str) -> ModelArchitecture:
     """The model, called `name`; raises `ConfigurationError` for keys that are missing or of the wrong type."""
-    position = _position(keys)
+    position, table = _position(keys, notes), keys.integer("max_position_embeddings", 0)
     layers = _layers(keys, notes)
     return ModelArchitecture(
         name=name,
@@ -49,14 +50,22 @@ def architecture(keys: Keys, notes: Notes, *, name: str) -> ModelArchitecture:
         tied_embeddings=not keys.boolean("untie_embeddings_and_output_weights"),
         norm=_NORMS[keys.choice("normalization", "LayerNorm", _NORMS)],
         position=position,
-        max_position=keys.integer("max_position_embeddings", 0),
+        max_position=table if position is PositionKind.LEARNED else 0,
         multi_token_prediction_layers=keys.integer("mtp_num_layers", 0, maximum=MAXIMUM_LAYERS),
     )
 
 
-def _position(keys: Keys) -> PositionKind:
+def _position(keys: Keys, notes: Notes) -> PositionKind:
     """How positions enter; the two older flags win over the choice (megatron/training/arguments.py)."""
-    stated = _POSITIONS[keys.choice("position_embedding_type", "learned_absolute", _POSITIONS)]
+    choice = keys.choice("position_embedding_type", "learned_absolute", _POSITIONS)
+    stated = _POSITIONS[choice]
+    if choice == "relative":
+        notes.not_modelled(
+            "relative position biases",
+            where=keys.place("position_embedding_type"),
+            effect="their tables, and attention that adds a bias to every score, are left out",
+            decides=True,
+        )
     if keys.boolean("use_rotary_position_embeddings"):
         return PositionKind.ROTARY
     table = keys.boolean("add_position_embedding", default=True)
@@ -71,18 +80,18 @@ def _layers(keys: Keys, notes: Notes) -> tuple[DecoderLayer, ...]:
         message = f"{count} layers are more than {MAXIMUM_LAYERS}"
         raise ConfigurationError(message, place=keys.place("hybrid_layer_pattern"))
     latent = keys.boolean("multi_latent_attention") or "+" in pattern
-    full = [_latent_attention(keys, notes)] * count if latent else _attention(keys, layers=count)
+    attention = [_latent_attention(keys, notes)] * count if latent else _attention(keys, notes, layers=count)
     if pattern:
         dense, sparse = _blocks(keys)
-        return pattern_layers(pattern, keys, attention=full[0], dense=dense, sparse=sparse)
+        return pattern_layers(pattern, keys, attention=attention, dense=dense, sparse=sparse)
     feed_forward = _feed_forward(keys, notes, layers=count)
-    sequence = mixers(keys, full=full)
+    sequence = mixers(keys, notes, attention=attention)
     return tuple(
         DecoderLayer(mixer=mixer, feed_forward=block) for mixer, block in zip(sequence, feed_forward, strict=True)
     )
 
 
-def _attention(keys: Keys, *, layers: int) -> list[Attention]:
+def _attention(keys: Keys, notes: Notes, *, layers: int) -> list[Attention]:
     heads = keys.required("num_attention_heads")
     grouped, groups = keys.boolean("group_query_attention"), keys.integer("num_query_groups", minimum=1)
     head_dim = keys.integer("kv_channels", minimum=1)
@@ -98,7 +107,7 @@ def _attention(keys: Keys, *, layers: int) -> list[Attention]:
         raise LayoutImpossible(message, place=keys.place("num_query_groups"), expected=f"a divisor of {heads}")
     bias, bias_qkv = keys.boolean("add_bias_linear", default=True), keys.boolean("add_qkv_bias")
     learnable = keys.choice("softmax_type", "vanilla", ("vanilla", "off-by-one", "learnable")) == "learnable"
-    sinks, window = keys.boolean("use_sink_attention") or learnable, keys.integer("sink_sliding_window", 0) or None
+    sinks = keys.boolean("use_sink_attention") or learnable
     full = Attention(
         heads=heads,
         key_value_heads=shared,
@@ -109,9 +118,27 @@ def _attention(keys: Keys, *, layers: int) -> list[Attention]:
         output_gate=keys.boolean("attention_output_gate"),
         sinks=sinks,
     )
-    sliding = replace(full, window=window) if sinks else full
+    windows = _windows(keys, notes, sinks=sinks, layers=layers)
+    kinds = {window: replace(full, window=window) for window in set(windows)}
+    return [kinds[window] for window in windows]
+
+
+def _windows(keys: Keys, notes: Notes, *, sinks: bool, layers: int) -> list[int | None]:
+    """The window of each layer in tokens, by Megatron-LM's arguments, else by Primus's for attention with sinks.
+
+    Megatron-LM counts the tokens to the left of the own one, -1 for all of them, and leaves every n-th layer without a
+    window (megatron/core/transformer/utils.py).
+    """
+    flags = all_but_every(frequency(keys, "window_attn_skip_freq", notes, layers=layers), layers=layers)
     alternate = keys.boolean("sink_window_even_layers_only", default=True)
-    return [full if alternate and index % 2 else sliding for index in range(layers)]
+    sink_window = keys.integer("sink_sliding_window", 0) or None
+    sides = keys.integers("window_size")
+    if sides is not None:
+        if len(sides) != 2 or min(sides) < -1:  # noqa: PLR2004 - left and right
+            keys.wrong("window_size", "the tokens to the left and to the right, such as 128,0")
+        window = sides[0] + 1 or None
+        return [window if flag else None for flag in flags]
+    return [None if not sinks or (alternate and index % 2) else sink_window for index in range(layers)]
 
 
 def _latent_attention(keys: Keys, notes: Notes) -> LatentAttention:
@@ -157,6 +184,7 @@ def _blocks(keys: Keys) -> tuple[DenseMLP, MixtureOfExperts | UnmodelledMLP | No
         shared_gate=keys.boolean("moe_shared_expert_gate"),
         gated=gated,
         bias=bias,
+        router_bias=bias,
         router_balance_bias=keys.boolean("moe_router_enable_expert_bias"),
     )
     narrow = [keys.integer(key) for key in ("routed_expert_hidden_size", "moe_latent_size")]
@@ -168,36 +196,6 @@ def _is_gated(keys: Keys) -> bool:
 
 
 def expert_layers(keys: Keys, notes: Notes, *, layers: int) -> list[bool]:
-    """Which layers hold experts, by `moe_layer_freq`: n (every n-th, from the first), a list of 0 and 1, an expression.
-
-    A longer list is cut, so that a proxy with fewer layers keeps the pattern's beginning; a shorter one is an error.
-    """
-    key = "moe_layer_freq"
-    value = keys.raw(key)
-    if isinstance(value, str):
-        value = keys.integers(key)
-        value = value[0] if value is not None and len(value) == 1 and layers > 1 else value
-    if value is None:
-        value = 1
-    if isinstance(value, int) and not isinstance(value, bool):
-        if value < 1:
-            keys.wrong(key, "an integer of at least 1, or a list of 0 and 1")
-        return [index % value == 0 for index in range(layers)]
-    pattern = keys.integers(key)
-    if pattern is None or any(flag not in {0, 1} for flag in pattern):
-        keys.wrong(key, "an integer of at least 1, or a list of 0 and 1")
-    return [bool(flag) for flag in cut(pattern, keys, key, notes, layers=layers)]
-
-
-def cut(pattern: list[int], keys: Keys, key: str, notes: Notes, *, layers: int) -> list[int]:
-    """The first `layers` entries of a pattern per layer; raises `ConfigurationError` when it is shorter."""
-    if len(pattern) < layers:
-        message = f"{len(pattern)} entries for {layers} layers"
-        expected = f"{layers} entries, or a period as an integer"
-        raise ConfigurationError(message, place=keys.place(key), expected=expected)
-    if len(pattern) > layers:
-        notes.assume(
-            f"the first {layers} of {len(pattern)} entries of {key}",
-            f"num_layers is {layers}; a longer pattern is cut, as for a proxy of a deeper model",
-        )
-    return pattern[:layers]
+    """Which layers hold experts, by `moe_layer_freq`: every n-th from the first, or a flag for each layer."""
+    found = frequency(keys, "moe_layer_freq", notes, layers=layers)
+    return found if isinstance(found, list) else [index % (found or 1) == 0 for index in range(layers)]

@@ -15,6 +15,8 @@ from projector.config.switches import Switch, switch
 
 FILE = Path("frameworks") / "megatron.yaml"
 """The data file, relative to the catalog's folder."""
+VERSION_KEYS = ("megatron_core_version", "megatron_version")
+"""Names by which a person may state the version; Megatron-LM itself has no such argument."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,6 +6,7 @@ What a person states in today's words always wins.
 import re
 from collections.abc import Mapping
 
+from projector.config.megatron.facts import VERSION_KEYS
 from projector.config.megatron.values import Collected
 from projector.config.notes import Notes
 from projector.provenance import ConfigValue
@@ -47,8 +48,6 @@ _BEFORE_CORE = (
     "model_spec",
 )
 """Arguments that only versions without Transformer Engine as the default take; the first with the value false."""
-VERSION_KEYS = ("megatron_core_version", "megatron_version")
-"""Names by which a person may state the version; Megatron-LM itself has no such argument."""
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})", re.ASCII)
 _TRANSFORMER_ENGINE_SINCE, _FSDP_SHARDS_SINCE = (0, 6), (0, 18)
 """Versions of megatron-core in which `transformer_impl` and `data_parallel_sharding_strategy` got today's defaults."""

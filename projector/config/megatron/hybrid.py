@@ -6,6 +6,8 @@ A layer that it cannot model becomes an `UnmodelledMixer` with its name; the eng
 from collections.abc import Sequence
 
 from projector.config.keys import Keys
+from projector.config.megatron.frequency import all_but_every, frequency
+from projector.config.notes import Notes
 from projector.errors import ConfigurationError
 from projector.job import (
     Attention,
@@ -50,29 +52,36 @@ def layer_pattern(keys: Keys) -> str:
 
 
 def pattern_layers(
-    pattern: str, keys: Keys, *, attention: Attention | LatentAttention, dense: FeedForward, sparse: FeedForward
+    pattern: str,
+    keys: Keys,
+    *,
+    attention: Sequence[Attention | LatentAttention],
+    dense: FeedForward,
+    sparse: FeedForward,
 ) -> tuple[DecoderLayer, ...]:
     """One layer a symbol, each with a mixer or a feed-forward block alone.
 
-    `sparse` are the experts, None where there are none. Raises `ConfigurationError` when the pattern asks for them.
+    `attention` is that of each layer that has one; `sparse` are the experts, None where there are none. Raises
+    `ConfigurationError` when the pattern asks for them.
     """
     if "E" in pattern and sparse is None:
         message = "the layers marked E hold experts, and none are stated"
         raise ConfigurationError(message, place=keys.place("num_experts"), expected="a number of experts")
     layers: dict[str, DecoderLayer] = {
-        "*": DecoderLayer(mixer=attention, feed_forward=None),
-        "+": DecoderLayer(mixer=attention, feed_forward=None),
         "-": DecoderLayer(mixer=None, feed_forward=dense),
         "E": DecoderLayer(mixer=None, feed_forward=sparse),
     }
     for symbol, name in _UNMODELLED_SYMBOLS.items():
         layers[symbol] = DecoderLayer(mixer=UnmodelledMixer(name=name), feed_forward=None)
-    return tuple(layers[symbol] for symbol in pattern)
+    return tuple(
+        layers.get(symbol) or DecoderLayer(mixer=mixer, feed_forward=None)
+        for symbol, mixer in zip(pattern, attention, strict=True)
+    )
 
 
-def mixers(keys: Keys, *, full: Sequence[Attention | LatentAttention]) -> list[Mixer]:
-    """The sequence mixer of every layer; `full` is the ordinary attention of each."""
-    layers = len(full)
+def mixers(keys: Keys, notes: Notes, *, attention: Sequence[Attention | LatentAttention]) -> list[Mixer]:
+    """The sequence mixer of every layer; `attention` is the ordinary one of each."""
+    layers = len(attention)
     kind = keys.text("model_type", "gpt")
     spec = " ".join(keys.texts("spec") or []) if isinstance(keys.raw("spec"), list) else (keys.text("spec") or "")
     if keys.boolean("hybrid_attention_enabled") and kind == "gpt":
@@ -91,25 +100,10 @@ def mixers(keys: Keys, *, full: Sequence[Attention | LatentAttention]) -> list[M
             raise ConfigurationError(message, place=keys.place("lfm_layer_types"))
         short = UnmodelledMixer(name="LFM2 short convolution")
         kinds = convolutions[:layers]
-        return [full[index] if kind == "full_attention" else short for index, kind in enumerate(kinds)]
+        return [attention[index] if kind == "full_attention" else short for index, kind in enumerate(kinds)]
     variant = keys.text("experimental_attention_variant")
     if variant is None:
-        return list(full)
+        return list(attention)
     linear = UnmodelledMixer(name={"gated_delta_net": "gated delta net (GDN)"}.get(variant, variant))
-    flags = _linear_layers(keys, layers)
-    return [linear if flag else full[index] for index, flag in enumerate(flags)]
-
-
-def _linear_layers(keys: Keys, layers: int) -> list[bool]:
-    """`linear_attention_freq`: n leaves full attention in every n-th layer; a list marks linear layers with 1."""
-    key = "linear_attention_freq"
-    value = keys.raw(key)
-    if value is None:
-        return [True] * layers
-    if isinstance(value, int) and not isinstance(value, bool):
-        period = keys.integer(key, 1, minimum=1)
-        return [(index + 1) % period != 0 for index in range(layers)]
-    pattern = keys.integers(key) or []
-    if len(pattern) < layers:
-        raise ConfigurationError(f"{len(pattern)} entries for {layers} layers", place=keys.place(key))
-    return [bool(flag) for flag in pattern[:layers]]
+    flags = all_but_every(frequency(keys, "linear_attention_freq", notes, layers=layers), layers=layers)
+    return [linear if flag else attention[index] for index, flag in enumerate(flags)]

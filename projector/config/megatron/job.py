@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from projector.config.keys import Keys
 from projector.config.megatron.adapters import adapters
 from projector.config.megatron.architecture import architecture
-from projector.config.megatron.facts import megatron_facts
-from projector.config.megatron.former import VERSION_KEYS
+from projector.config.megatron.facts import VERSION_KEYS, megatron_facts
 from projector.config.megatron.layout import parallelism, recompute, schedule
 from projector.config.megatron.training import batch, optimizer, precision, software
 from projector.config.notes import Notes

@@ -1,5 +1,7 @@
 """Parallel layout, recomputation and pipeline schedule from Megatron-LM's and Primus's arguments."""
 
+from collections.abc import Sequence
+
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError, LayoutImpossible, shown
@@ -14,6 +16,8 @@ _STRATEGIES = {
 """`data_parallel_sharding_strategy` of Megatron-FSDP."""
 _ZERO_STAGES = (Sharding.NONE, Sharding.OPTIMIZER, Sharding.GRADIENTS, Sharding.PARAMETERS)
 """`zero_stage` of Megatron-DeepSpeed, which counts with `deepspeed`."""
+_MODULES = frozenset({"core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"})
+"""Modules of selective recomputation (megatron/core/transformer/transformer_config.py)."""
 _CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "a2a", "a2a+p2p": "a2a+p2p"}
 _PRIMUS_PIPELINE: dict[str, Schedule | None] = {
     "1f1b": Schedule.ONE_F_ONE_B,
@@ -195,7 +199,9 @@ def recompute(keys: Keys, notes: Notes, *, layers: int) -> Recompute:
     if granularity == "none":
         return Recompute()
     if granularity == "selective":
-        return Recompute(granularity=RecomputeGranularity.SELECTIVE, modules=tuple(modules or ("core_attn",)))
+        modules = ["core_attn"] if modules is None else modules
+        _note_modules(keys, notes, modules)
+        return Recompute(granularity=RecomputeGranularity.SELECTIVE, modules=tuple(modules))
     if ids is not None:
         return _recompute_ids(keys, notes, ids, layers=layers + keys.integer("mtp_num_layers", 0))
     if count is None and method == "none":
@@ -209,6 +215,19 @@ def recompute(keys: Keys, notes: Notes, *, layers: int) -> Recompute:
         method=None if method == "none" else RecomputeMethod(method),
         layers=1 if count is None else count,
     )
+
+
+def _note_modules(keys: Keys, notes: Notes, modules: Sequence[str]) -> None:
+    unknown = sorted(set(modules) - _MODULES)
+    if unknown:
+        others = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        notes.not_modelled(
+            f"recomputation of {shown(unknown[0])}{others}",
+            where=keys.place("recompute_modules"),
+            effect=f"activations count as kept but those of {', '.join(sorted(_MODULES))}",
+            decides=True,
+            overstates=True,
+        )
 
 
 def _recompute_ids(keys: Keys, notes: Notes, ids: list[int], *, layers: int) -> Recompute:

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from projector.config.megatron.facts import megatron_facts
+from projector.config.megatron.facts import VERSION_KEYS, megatron_facts
 from projector.config.megatron.flags import Kind, find_flag, keys_of_flags
-from projector.config.megatron.former import VERSION_KEYS, today
+from projector.config.megatron.former import today
 from projector.config.megatron.values import Collected, from_mapping
 from projector.config.overrides import Override
 from projector.config.overriding import overridden

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from projector.config.detection import SCRIPT_HEADS
 from projector.config.document import Document
 from projector.config.megatron.argument_list import parse
 from projector.config.megatron.beside import read_beside
@@ -25,7 +26,6 @@ _OTHER_MODELS = ("bert", "t5", "ict", "retro", "vision", "vlm", "multimodal", "r
 """Words in the name of a program that trains something else than a decoder-only language model."""
 _HYBRID_MODELS = ("mamba", "hybrid")
 """Words in the name of a program whose layers are hybrid even where no pattern says so."""
-_SCRIPT_HEADS = ("#!", "#SBATCH")
 _NAMED = 20
 """How many variables that nothing gives are named."""
 
@@ -37,7 +37,7 @@ def read(document: Document) -> LoadedConfiguration:
     others: tuple[str, ...] = ()
     cluster, program = Cluster(), ""
     if content is None:
-        script = _script(document)
+        script = read_script(document.text, name=document.name, variables=document.variables)
         refuse_variables(document.overrides, {*script.assignments, *script.taken_as_unset})
         launch, arguments = _from_script(script, document.name, notes)
         cluster, program = launch.cluster, launch.program
@@ -70,27 +70,17 @@ def read(document: Document) -> LoadedConfiguration:
 
 def _mapping(document: Document) -> Mapping[str, object] | None:
     """The mapping that the text holds, None for a script or an argument list."""
-    text = document.text if isinstance(document.text, str) else document.text.decode("utf-8", "replace")
-    if text.lstrip().startswith(_SCRIPT_HEADS):
+    text = document.text
+    if text.lstrip().startswith(SCRIPT_HEADS):
         return None
     try:
-        return parse_json_or_yaml(document.text, name=document.name)
+        return parse_json_or_yaml(text, name=document.name)
     except ConfigurationTooLarge:
         raise
     except ConfigurationError:
         if "--" not in text:
             raise
         return None
-
-
-def _script(document: Document) -> Script:
-    text = document.text
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise ConfigurationError(f"not UTF-8 text at byte {error.start}", place=document.name) from None
-    return read_script(text, name=document.name, variables=document.variables)
 
 
 def _from_script(script: Script, name: str, notes: Notes) -> tuple[Launch, Collected]:

@@ -27,7 +27,7 @@ from projector.config.own.schema import (
     known_keys,
 )
 from projector.config.own.writing import model_mapping
-from projector.config.safe_yaml import parse_mapping
+from projector.config.safe_json import parse_json_or_yaml
 from projector.config.shared_names import in_own_words
 from projector.config.tree import Tree, build, flatten, merge, subtree
 from projector.errors import ConfigurationError, InputError, shown
@@ -52,7 +52,7 @@ def read(document: Document) -> LoadedConfiguration:
 
     Raises `ConfigurationError` that names file, key and value for everything that the format does not have.
     """
-    content = parse_mapping(document.text, name=document.name)
+    content = parse_json_or_yaml(document.text, name=document.name)
     _check_version(content, document.name)
     notes = {key: content.pop(key, None) for key in NOTES}
     tree, assumed = _effective(content, document)

@@ -59,12 +59,6 @@ class Module:
     """Keys of the experiment file outside this module, other modules included."""
 
 
-def is_experiment(tree: Tree) -> bool:
-    """Whether a file looks like a Primus experiment: it has `modules`, and one of them names a framework."""
-    modules = subtree(tree, "modules") or {}
-    return any(isinstance(module, dict) and "framework" in module for module in modules.values())
-
-
 def resolve(tree: Tree, *, name: str, presets: Presets) -> Module:
     """Resolve the trainer module of an experiment file.
 

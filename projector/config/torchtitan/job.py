@@ -49,7 +49,7 @@ def load(values: Values, *, format_: str) -> LoadedConfiguration:
         precision=precision(keys, notes),
         optimizer=optimizer(keys, notes),
         recompute=recompute(keys, notes, layers=layers, by_operation=values.registry),
-        software=software(keys, notes),
+        software=software(keys, notes, sharding=layout.sharding),
         schedule=schedule,
     )
     facts = torchtitan_facts()

@@ -17,6 +17,7 @@ from projector.job import (
     Recompute,
     RecomputeGranularity,
     RecomputeMethod,
+    Sharding,
     Software,
 )
 
@@ -213,8 +214,12 @@ def _note_forced(keys: TitanKeys, notes: Notes, forced: list[str]) -> None:
         )
 
 
-def software(keys: TitanKeys, notes: Notes) -> Software:
-    """Framework choices; Primus's turbo kernels count where they change what is kept."""
+def software(keys: TitanKeys, notes: Notes, *, sharding: Sharding) -> Software:
+    """Framework choices; Primus's turbo kernels count where they change what is kept.
+
+    Data parallelism of PyTorch reduces gradients beside the backward pass, and FSDP gathers the next layer's weights
+    beside a layer (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). Nothing pads the vocabulary.
+    """
     turbo = keys.boolean("primus_turbo.enable_primus_turbo")
     attention = turbo and keys.boolean("primus_turbo.use_turbo_attention")
     asynchronous = keys.boolean("parallelism.enable_async_tensor_parallel")
@@ -226,11 +231,14 @@ def software(keys: TitanKeys, notes: Notes) -> Software:
         dialect=Dialect.TORCHTITAN,
         gradient_accumulation_fusion=False,
         cross_entropy=_cross_entropy(keys, notes),
+        overlap_gradient_reduce=True,
+        overlap_parameter_gather=sharding is Sharding.PARAMETERS,
         overlap_tensor_parallel=asynchronous,
         expert_dispatch=ExpertDispatch.DEEPEP if deepep else ExpertDispatch.ALL_TO_ALL,
         expert_backend=ExpertBackend.GROUPED_FUSED,
         attention_backend=AttentionBackend.FLASH if attention else None,
         force_load_balancing=keys.boolean("debug.moe_force_load_balance"),
+        vocabulary_divisible_by=1,
     )
 
 
