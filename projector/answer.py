@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from projector import catalog
-from projector.api import DEFAULT_DEVICE, DEFAULT_DEVICES_PER_NODE, Question
+from projector.api import DEFAULT_DEVICE, Question
 from projector.catalog import Device
 from projector.config import (
     Assumption,
@@ -15,8 +15,8 @@ from projector.config import (
     read,
     read_hardware_file,
 )
-from projector.errors import InputError
-from projector.job import AttentionBackend, Schedule, Target, TrainingJob
+from projector.errors import InputError, RateUnknown
+from projector.job import DEFAULT_DEVICES_PER_NODE, AttentionBackend, Schedule, Target, TrainingJob
 from projector.memory import (
     count_parameters,
     memory_assumptions,
@@ -26,6 +26,7 @@ from projector.memory import (
 )
 from projector.parallelism import Layout, minimum_nodes, resolve
 from projector.projection import (
+    TIME,
     MemoryLevel,
     MemoryProjection,
     PerformanceProjection,
@@ -56,7 +57,7 @@ def answer(question: Question) -> Projection:
         memory, unmodelled = _memory(question, job, layout, device, unmodelled)
     unknown = unknown_figures(job, layout, device) if question.memory else ()
     estimated = memory_assumptions(job, layout) if question.memory else ()
-    performance, without_effect = _performance(question, job, target, layout, device)
+    performance, without_effect, untimed = _performance(question, job, target, layout, device)
     return Projection(
         model=job.model.name,
         format=loaded.format,
@@ -70,7 +71,7 @@ def answer(question: Question) -> Projection:
         values=_sorted(loaded.values),
         ignored=(*loaded.ignored, *without_effect),
         assumed=(*_assumed(question, loaded, target), *estimated),
-        unmodelled=(*unmodelled, *unknown),
+        unmodelled=(*unmodelled, *unknown, *untimed),
         memory=memory,
         performance=performance,
     )
@@ -150,11 +151,16 @@ def _first(*counts: int | None) -> int:
 def _memory(
     question: Question, job: TrainingJob, layout: Layout, device: Device, unmodelled: tuple[Unmodelled, ...]
 ) -> tuple[MemoryProjection, tuple[Unmodelled, ...]]:
-    """The memory half, and the notes: what overstates memory decides where the job does not fit."""
+    """The memory half, and the notes.
+
+    What overstates memory decides where the job does not fit, unless what lies there all the time is too much already.
+    """
     margin = question.memory_safety_margin
     understood = not any(each.decides for each in unmodelled)
     projection = project_memory(job, layout, device, safety_margin=margin, understood=understood)
-    if projection.verdict is not Verdict.DOES_NOT_FIT or not any(each.overstates for each in unmodelled):
+    persistent = max(stage.level_bytes(MemoryLevel.PERSISTENT) for stage in projection.stages)
+    open_ = any(each.overstates for each in unmodelled) and persistent < projection.device_capacity_bytes
+    if projection.verdict is not Verdict.DOES_NOT_FIT or not open_:
         return projection, unmodelled
     deciding = tuple(replace(each, decides=each.decides or each.overstates) for each in unmodelled)
     return project_memory(job, layout, device, safety_margin=margin, understood=False), deciding
@@ -162,10 +168,10 @@ def _memory(
 
 def _performance(
     question: Question, job: TrainingJob, target: Target, layout: Layout, device: Device
-) -> tuple[PerformanceProjection | None, tuple[str, ...]]:
-    """The time half, and keys of the hardware file that have no effect."""
+) -> tuple[PerformanceProjection | None, tuple[str, ...], tuple[Unmodelled, ...]]:
+    """The time half, keys of the hardware file that have no effect, and why there is no time beside the memory."""
     if not question.performance:
-        return None, ()
+        return None, (), ()
     from projector.performance import project_performance  # noqa: PLC0415 - memory alone does not need it
 
     def peak_allocated_bytes(schedule: Schedule) -> int:
@@ -173,17 +179,23 @@ def _performance(
         return max(stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages)
 
     overrides = None if question.hardware is None else read_hardware_file(question.hardware)
-    projection = project_performance(
-        job,
-        target,
-        layout,
-        device,
-        schedule=question.schedule,
-        overrides=overrides,
-        peak_allocated_bytes=peak_allocated_bytes,
-    )
     without_effect = () if overrides is None else tuple(f"hardware_config.{key}" for key in overrides.without_effect)
-    return projection, without_effect
+    try:
+        projection = project_performance(
+            job,
+            target,
+            layout,
+            device,
+            schedule=question.schedule,
+            overrides=overrides,
+            peak_allocated_bytes=peak_allocated_bytes,
+        )
+    except RateUnknown as error:
+        if not question.memory:
+            raise
+        untimed = Unmodelled(what=TIME, where=error.place, effect=f"{error.message}; {error.expected}", decides=False)
+        return None, without_effect, (untimed,)
+    return projection, without_effect, ()
 
 
 def _resolved(layout: Layout) -> ResolvedLayout:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from projector.job import Target, TrainingJob
     from projector.projection import MemoryProjection, PerformanceProjection, Projection
 
-DEFAULT_DEVICES_PER_NODE = 8
-"""GPUs of one host where nothing states them: OAM and HGX boards of MI250X (dies aside) to MI355X and A100 to B300."""
 DEFAULT_DEVICE = "MI300X"
 """The GPU that the command assumes, and names under `assumed`, when nothing states one."""
 

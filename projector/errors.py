@@ -11,6 +11,7 @@ The hierarchy::
     |   +-- BatchIndivisible        the global batch does not divide over micro batch and data parallelism
     |   +-- DeviceUnknown           a GPU that the catalog does not have
     |   +-- NotAvailable            understood, and not offered yet
+    |       +-- RateUnknown         a figure of the GPU that time cannot be told without
     +-- DeviceMissing               a benchmark was asked for and no usable device is here; the command exits with 4
 
 `reason` is the CamelCase word that the operator puts into the condition; it is part of the interface.
@@ -101,6 +102,10 @@ class NotAvailable(InputError):  # noqa: N818 - named after the condition's reas
     """An option or feature that is understood and not offered yet."""
 
     reason = "NotAvailable"
+
+
+class RateUnknown(NotAvailable):
+    """A figure of the GPU that nobody published or measured, and without which time cannot be told."""
 
 
 class DeviceMissing(ProjectorError):  # noqa: N818 - reads as a fact in a traceback-free message

@@ -11,6 +11,10 @@ SCHEMA_VERSION = 1
 """Version of the JSON shape; changes when a field changes its meaning or goes away."""
 
 
+TIME = "the time of an iteration"
+"""What an answer with memory alone calls a time that nobody can tell on the device, under `unmodelled`."""
+
+
 class Verdict(StrEnum):
     """Whether the job fits in every device's memory."""
 

@@ -36,13 +36,13 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_a_configuration_of_another_format_is_projected_with_nothing_left_open(name: str) -> None:
+def test_a_configuration_of_another_format_is_projected_with_nothing_open_that_decides(name: str) -> None:
     text = (SAMPLES / "configurations" / name).read_text(encoding="utf-8")
     answer = project(Question(text=text, name=name, device="MI300X", nodes=4, **CONFIGURATIONS[name]))
     assert answer.format == name.partition("-")[0]
     assert answer.memory is not None
     assert answer.memory.verdict is Verdict.FITS
-    assert answer.unmodelled == ()
+    assert not [note for note in answer.unmodelled if note.decides]
 
 
 def documents(name: str) -> dict[str, Any]:

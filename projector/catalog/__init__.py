@@ -14,7 +14,7 @@ from projector.catalog.device import CollectiveCurve, Device, Link, LinkKind, pe
 from projector.catalog.device_file import read_device
 from projector.catalog.facts import Provenance, read_mapping
 from projector.catalog.host import HostCosts, host_costs
-from projector.catalog.model import CatalogModel, RefusedModel, TokenizerVocabulary
+from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel, TokenizerVocabulary
 from projector.catalog.model_file import read_model
 from projector.catalog.overrides import HardwareOverrides
 from projector.catalog.tokenizers import find_vocabulary
@@ -28,6 +28,7 @@ __all__ = [
     "HostCosts",
     "Link",
     "LinkKind",
+    "ModelStatus",
     "Provenance",
     "RefusedModel",
     "ReservedRatio",

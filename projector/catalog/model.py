@@ -1,8 +1,32 @@
 """What is known about a public model: its architecture as its weights define it, its names and the sources."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from projector.job import ModelArchitecture
+
+
+class ModelStatus(StrEnum):
+    """What the facts about a model were compared with that nobody of this project wrote."""
+
+    VERIFIED = "verified"
+    """Every size: with a public file or table that states them, or with the defaults of a public class."""
+    TOTAL = "total"
+    """Their number of parameters alone, with that of the published weights; the sizes themselves are recalled."""
+    UNVERIFIED = "unverified"
+    """Nothing, or not all of the sizes; what its sources call recalled."""
+
+    @property
+    def doubt(self) -> str:
+        """What to say of facts with this status; empty when there is nothing to say."""
+        return _DOUBTS[self]
+
+
+_DOUBTS = {
+    ModelStatus.VERIFIED: "",
+    ModelStatus.TOTAL: "compared by its number of parameters alone",
+    ModelStatus.UNVERIFIED: "not verified",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,8 +41,8 @@ class CatalogModel:
     """What its weights define; `vocabulary` is the size of the published token table."""
     sources: tuple[str, ...]
     """Where the facts come from: public files, library defaults, papers."""
-    verified: bool
-    """The facts were compared with something that nobody of this project wrote; otherwise they are recalled."""
+    status: ModelStatus
+    """What the facts were compared with."""
     huggingface_id: str | None = None
     """Repository at Hugging Face, such as `meta-llama/Llama-3.1-70B`; None for none."""
     huggingface_class: str | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from projector.catalog.facts import Facts, read_mapping
-from projector.catalog.model import CatalogModel, RefusedModel
+from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel
 from projector.catalog.record import record
 from projector.errors import ConfigurationError, shown
 from projector.job import (
@@ -53,7 +53,7 @@ def read_model(path: Path) -> CatalogModel | RefusedModel:
         aliases=facts.texts("aliases"),
         architecture=architecture(facts, name),
         sources=facts.texts("sources"),
-        verified=_verified(facts),
+        status=_status(facts),
         huggingface_id=huggingface.optional("id", str),
         huggingface_class=huggingface.optional("class", str),
         parameters=facts.optional("parameters", int),
@@ -75,13 +75,12 @@ def _refused(facts: Facts, name: str) -> RefusedModel:
     return model
 
 
-def _verified(facts: Facts) -> bool:
-    status = facts.required("status", str)
-    if status not in {"verified", "unverified"}:
-        raise ConfigurationError(
-            f"{status!r}", place=f"{facts.place}.status", expected="expected verified or unverified"
-        )
-    return status == "verified"
+def _status(facts: Facts) -> ModelStatus:
+    stated = facts.required("status", str)
+    if stated not in set(ModelStatus):
+        expected = f"expected one of {', '.join(ModelStatus)}"
+        raise ConfigurationError(shown(stated), place=f"{facts.place}.status", expected=expected)
+    return ModelStatus(stated)
 
 
 def architecture(facts: Facts, name: str) -> ModelArchitecture:

@@ -27,6 +27,11 @@ _TITAN = r"(?m)^[^#\n]*(?:--job[._]config[_-]file\b|-m[ \t]+torchtitan\b|\btorch
 """A line that starts TorchTitan, or hands it a file."""
 _TITAN_FLAGS = tuple(rf"(?m)(?:^|[ \t]){flag}[= \t]" for flag in ("--module", "--config"))
 """What names an entry of TorchTitan's registry, both together."""
+_TITAN_SCRIPT = (
+    r"(?m)^[^#\n]*\brun_(?:llama_)?train\.sh\b",
+    r"(?m)^[^#\n]*\b(?:CONFIG_FILE|MODULE|CONFIG)=",
+)
+"""TorchTitan's own run script, and what tells it the values."""
 
 
 def detect(text: str, *, name: str) -> str:
@@ -57,7 +62,10 @@ def is_toml(text: str) -> bool:
 
 def is_titan_command(text: str) -> bool:
     """Whether a text is a command line or script that starts TorchTitan."""
-    return re.search(_TITAN, text) is not None or all(re.search(flag, text) for flag in _TITAN_FLAGS)
+    if re.search(_TITAN, text) is not None or all(re.search(flag, text) for flag in _TITAN_FLAGS):
+        return True
+    # Scripts of this name start other frameworks too.
+    return all(re.search(part, text) for part in _TITAN_SCRIPT) and not re.search(_FLAG, text)
 
 
 def _of_mapping(content: Mapping[str, Any], *, name: str) -> str:

@@ -5,6 +5,7 @@ Nothing is dropped silently: a key is read, or ignored by name, or reported.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from projector.config.keys import Keys
@@ -17,6 +18,9 @@ _NAMED = 50
 """Unknown keys that are named one by one; a file with more is not one of the kind it is taken for."""
 _HINTS, _LONGEST_KEY = 20, 100
 """How many unknown keys get a suggestion, and the characters of a key that may have one: looking for it takes long."""
+_COMPARED, _MISSPELT = 500, 0.85
+"""How many unknown keys are compared with those that decide, and the similarity (of `difflib`, 1 for equal) from which
+a key is taken for another one misspelt: a letter or two of a long name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,8 +75,14 @@ def _is_off(value: object, neutral: tuple[object, ...]) -> bool:
     return value is None or any(value == off and type(value) is type(off) for off in neutral)
 
 
-def left_over(keys: Keys, notes: Notes, *, known: Collection[str], file: str) -> list[str]:
-    """Keys that a person wrote and nothing has read: those `known`, alone or by section, else noted as unknown."""
+def left_over(
+    keys: Keys, notes: Notes, *, known: Collection[str], file: str, spellings: Mapping[str, str] | None = None
+) -> list[str]:
+    """Keys that a person wrote and nothing has read: those `known`, alone or by section, else noted as unknown.
+
+    An unknown key that is nearly one which is read and not stated decides: it may have been meant. `spellings` are
+    other names of keys.
+    """
     ignored: list[str] = []
     unknown: list[str] = []
     for key, value in keys.values.items():
@@ -81,16 +91,40 @@ def left_over(keys: Keys, notes: Notes, *, known: Collection[str], file: str) ->
             continue
         is_known = value.value is None or key in known or any(section in known for section in sections_of(key))
         (ignored if is_known else unknown).append(key)
-    _note_unknown(keys, notes, unknown, known=known, file=file)
+    if unknown:
+        _note_unknown(keys, notes, unknown, known=known, file=file, meant=_meant(keys, unknown, spellings or {}))
     return sorted(ignored)
 
 
-def _note_unknown(keys: Keys, notes: Notes, unknown: Sequence[str], *, known: Collection[str], file: str) -> None:
-    for index, key in enumerate(unknown[:_NAMED]):
-        hint = f" ({nearest(key, known)})" if index < _HINTS and len(key) <= _LONGEST_KEY else ""
+def _meant(keys: Keys, unknown: Sequence[str], spellings: Mapping[str, str]) -> dict[str, str]:
+    """The key that each unknown one nearly is, of those that are read and not stated."""
+    open_ = {key for key in keys.read if key not in keys.values and key not in keys.sections}
+    names = {_folded(key): key for key in open_}
+    names |= {_folded(name): name for name, key in spellings.items() if key in open_}
+    found: dict[str, str] = {}
+    for key in unknown[:_COMPARED]:
+        if len(key) <= _LONGEST_KEY:
+            nearly = get_close_matches(_folded(key), names, n=1, cutoff=_MISSPELT)
+            found.update((key, names[name]) for name in nearly)
+    return found
+
+
+def _folded(key: str) -> str:
+    return key.lower().replace("-", "_")
+
+
+def _note_unknown(  # noqa: PLR0913 - what one note is made of
+    keys: Keys, notes: Notes, unknown: Sequence[str], *, known: Collection[str], file: str, meant: Mapping[str, str]
+) -> None:
+    named = [*meant, *(key for key in unknown if key not in meant)][:_NAMED]
+    for index, key in enumerate(named):
+        if key in meant:
+            hint = f" (did you mean {meant[key]}?)"
+        else:
+            hint = f" ({nearest(key, known)})" if index < _HINTS and len(key) <= _LONGEST_KEY else ""
         where = keys.values[key].file or file
         effect = f"not a key that the project knows of; it has no influence here{hint}"
-        notes.unmodelled.append(Unmodelled(what=key[:_LONGEST_KEY], where=where, effect=effect, decides=False))
+        notes.unmodelled.append(Unmodelled(what=key[:_LONGEST_KEY], where=where, effect=effect, decides=key in meant))
     if len(unknown) > _NAMED:
         what = f"{len(unknown) - _NAMED} more keys"
         notes.not_modelled(what, where=file, effect="not keys that the project knows of", decides=False)

@@ -1,7 +1,7 @@
 """Reading a device's figures, with a refusal that names what is missing instead of a guess."""
 
 from projector.catalog import Device, peak_format
-from projector.errors import NotAvailable
+from projector.errors import RateUnknown
 from projector.job import LowPrecision
 
 TERA = 1e12
@@ -15,10 +15,10 @@ _SAME_UNITS = {LowPrecision.FP8_BLOCK: LowPrecision.FP8, LowPrecision.MXFP8: Low
 
 
 def figure(device: Device, name: str) -> float:
-    """A figure of the device. Raises `NotAvailable` when nobody published or measured it."""
+    """A figure of the device. Raises `RateUnknown` when nobody published or measured it."""
     value = getattr(device, name)
     if value is None:
-        raise NotAvailable(
+        raise RateUnknown(
             f"the time of a job on {device.name} needs its {name}, which the catalog does not have",
             place="target device",
             expected="state the device's figures in the catalog, or measure them with a benchmark",
@@ -29,14 +29,14 @@ def figure(device: Device, name: str) -> float:
 def gemm_rate(device: Device, low_precision: LowPrecision | None) -> float:
     """FLOP/s that large GEMMs of a format sustain in training.
 
-    Raises `NotAvailable` when the device does not have the format or nobody measured its rate.
+    Raises `RateUnknown` when the device does not have the format or nobody measured its rate.
     """
     key = "bf16" if low_precision is None else low_precision.value
     rates = device.gemm_tflops
     if key not in rates and low_precision in _SAME_UNITS:
         key = _SAME_UNITS[low_precision].value
     if key not in rates:
-        raise NotAvailable(
+        raise RateUnknown(
             f"no rate of {key} GEMMs is known on {device.name}",
             place="target device",
             expected=f"known are {', '.join(sorted(rates)) or 'none'}",
@@ -56,11 +56,11 @@ def best_gemm_rate(device: Device, low_precision: LowPrecision | None) -> float:
 
 
 def peak_rate(device: Device, low_precision: LowPrecision | None) -> float:
-    """Dense peak of the matrix units that a format uses, FLOP/s. Raises `NotAvailable` when the device has none."""
+    """Dense peak of the matrix units that a format uses, FLOP/s. Raises `RateUnknown` when the device has none."""
     key = peak_format(low_precision)
     if key not in device.peak_tflops:
         known = ", ".join(sorted(device.peak_tflops)) or "none"
-        raise NotAvailable(
+        raise RateUnknown(
             f"no peak of {key} is known on {device.name}", place="target device", expected=f"known are {known}"
         )
     return device.peak_tflops[key] * TERA

@@ -33,10 +33,21 @@ from projector.job.numerics import (
     RecomputeGranularity,
     RecomputeMethod,
 )
-from projector.job.placement import Batch, Parallelism, Scaling, Schedule, Sharding, Target
+from projector.job.placement import (
+    DEFAULT_DEVICES_PER_NODE,
+    ZERO_STAGES,
+    Batch,
+    Parallelism,
+    Scaling,
+    Schedule,
+    Sharding,
+    Target,
+)
 from projector.job.software import AttentionBackend, CrossEntropy, Dialect, ExpertBackend, ExpertDispatch, Software
 
 __all__ = [
+    "DEFAULT_DEVICES_PER_NODE",
+    "ZERO_STAGES",
     "Attention",
     "AttentionBackend",
     "Batch",

@@ -83,6 +83,11 @@ class Precision:
     """Bytes of a model weight on the device."""
     gradient_bytes: int = 4
     """Bytes of a main gradient (Megatron accumulates in fp32; 2 with bf16 reduction)."""
+    local_gradient_bytes: int = 0
+    """Bytes of a gradient's element that a rank keeps whole, beside its main gradients, until ranks sum it: between the
+    micro batches of an iteration, or always where main gradients are whole too; 0 where nothing waits for the sum."""
+    reduction_bytes: int | None = None
+    """Bytes of a gradient's element while full sharding sums it over ranks; None for those of a main gradient."""
     master_weight_bytes: int = 4
     """Bytes of the optimizer's copy of a weight; 0 when it has none of its own."""
     first_moment_bytes: int = 4
@@ -103,6 +108,11 @@ class Precision:
         Source: PyTorch torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py; Megatron-FSDP keeps bf16 weights.
         """
         return min(self.weight_bytes, self.activation_bytes)
+
+    @property
+    def reduced_bytes(self) -> int:
+        """Bytes of a gradient's element on its way between ranks under full sharding."""
+        return self.gradient_bytes if self.reduction_bytes is None else self.reduction_bytes
 
     @property
     def optimizer_bytes(self) -> int:

@@ -17,6 +17,12 @@ class Sharding(StrEnum):
     """Weights too (ZeRO-3, FSDP2, Megatron-FSDP)."""
 
 
+ZERO_STAGES = tuple(Sharding)
+"""What each ZeRO stage divides, from stage 0 on."""
+DEFAULT_DEVICES_PER_NODE = 8
+"""GPUs of one host where nothing states them: OAM and HGX boards of MI250X (dies aside) to MI355X and A100 to B300."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parallelism:
     """The parallel layout, as the person states it; `projector.parallelism` checks and resolves it."""
@@ -55,6 +61,9 @@ class Parallelism:
     """Ranks that share one sharded copy (hybrid sharding, HSDP); None for all data-parallel ranks."""
     replicas: int = 1
     """Sharded copies (hybrid sharding) where no shard degree is stated, so that it follows from the cluster."""
+    devices: int | None = None
+    """GPUs of the whole run where the framework starts on no other number (TorchTitan's degrees with a stated shard
+    degree); None where data parallelism takes what the cluster leaves."""
     reshard_after_forward: bool = True
     """Fully sharded weights are given up after forward and gathered again in backward; False keeps them whole."""
     context_communication: str = "p2p"
@@ -73,6 +82,9 @@ class Batch:
     """Sequences per iteration over the whole cluster; None where `micro_batches` decides."""
     micro_batches: int = 1
     """Micro batches per iteration and data-parallel rank (gradient accumulation) where no global batch is stated."""
+    pipeline_micro_batches: int | None = None
+    """Micro batches between two drains of the pipeline where an iteration runs it several times, as gradient
+    accumulation does in TorchTitan; None where all micro batches of an iteration pass in one run."""
 
 
 class Schedule(StrEnum):

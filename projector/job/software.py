@@ -73,6 +73,8 @@ class Software:
     """Gradient reduction runs beside the backward pass."""
     overlap_parameter_gather: bool = False
     """Weight all-gather runs beside the forward pass."""
+    reduction_bucket_bytes: int = 0
+    """Bytes of buffers of a fixed size in which gradients wait for their reduction (DeepSpeed); 0 for none."""
     overlap_tensor_parallel: bool = False
     """Tensor-parallel collectives overlap with GEMMs (user buffers, async TP)."""
     expert_dispatch: ExpertDispatch = ExpertDispatch.ALL_TO_ALL
@@ -81,6 +83,15 @@ class Software:
     """How experts' GEMMs start."""
     attention_backend: AttentionBackend | None = None
     """Which flash kernel; None lets the device decide."""
+    compiled_layers: bool = False
+    """Element-wise work of eager PyTorch layers runs in fused kernels, as torch.compile of every layer makes them."""
+    compiled_loss: bool = False
+    """The loss of eager PyTorch runs in fused kernels from 16-bit logits, as torch.compile makes them."""
+    fused_norms: bool = True
+    """Eager PyTorch's RMS norms are one kernel, as torch's own from 2.9 on; False for norms that compute step by step
+    in fp32, such as the classes of transformers and TorchTitan's until 2025."""
+    repeated_key_values: bool = False
+    """Keys and values are copied to every query head before attention."""
     rotary_fusion: bool = True
     """Rotary embedding in one kernel, instead of separate cosine and sine tensors."""
     attention_mask_tensor: bool = False

@@ -85,10 +85,15 @@ class _Adapter:
     """One adapter, and the linear layer that it stands beside."""
 
     name: str
+    """Name of its operations, which the two factors end."""
     base: Operation
+    """The frozen linear layer's operation."""
     linear: LinearShape
+    """The frozen linear layer's shape on a device."""
     options: LowRankAdapters
+    """Rank and dropout."""
     shapes: Shapes
+    """Sizes of the job on a device."""
 
     def first(self) -> Operation:
         """Inputs x rank. Tensor parallelism divides the rank beside a column-parallel layer, else the inputs.

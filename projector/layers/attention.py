@@ -6,8 +6,16 @@ queries, keys and values are contiguous).
 
 from dataclasses import dataclass, replace
 
-from projector.job import Attention, AttentionBackend, PositionKind
-from projector.layers.blocks import Linear, linear, norm_weight, statistic_bytes
+from projector.job import Attention, AttentionBackend, Dialect, PositionKind
+from projector.layers.blocks import (
+    STEPWISE_BYTES,
+    Linear,
+    linear,
+    norm_weight,
+    norm_work,
+    runs_stepwise,
+    statistic_bytes,
+)
 from projector.layers.shapes import Shapes
 from projector.operations import (
     AttentionKernel,
@@ -28,9 +36,9 @@ LOG_SUM_EXP_BYTES = 4
 ROTARY_TABLE_TENSORS = 4
 """Unfused rotary keeps cosine and sine for queries and for keys, each sequence x rotary width in bf16
 (Megatron-LM rotary_pos_embedding.py)."""
-SCORE_BYTES, SCORE_BYTES_DROPOUT = 2, 5
-"""Kept per score without flash attention: softmax output in bf16; with dropout also a mask byte and the dropped
-output (Korthikanti et al., arXiv 2205.05198, section 4.1)."""
+COMPLEX_ROTARY_BYTES = 10
+"""Read, and written again, per element by a rotary embedding in complex numbers: a cast to fp32, the product, a cast
+back (counted under torch 2.15)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,32 +128,67 @@ def _prepare(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Opera
     """Split the packed projection, norm queries and keys, rotate; keeps queries, keys and values."""
     query, key = heads * mixer.head_dim, groups * mixer.head_dim
     row = shapes.element * shapes.tokens
-    packed = row * (query + 2 * key)
+    repeated = shapes.software.repeated_key_values
+    packed = row * (query + 2 * (query if repeated else key))
     saves = [SavedTensor(name="query_key_value", size_bytes=packed), *rotary_tables(shapes, mixer.head_dim)]
     normed = mixer.query_key_norm or mixer.query_key_norm_full
     rotated = shapes.position is PositionKind.ROTARY
     if normed:
-        saves.append(SavedTensor(name="query_key_before_norm", size_bytes=row * (query + key)))
+        each = shapes.element + (STEPWISE_BYTES if _norms_stepwise(shapes) else 0)
+        saves.append(SavedTensor(name="query_key_before_norm", size_bytes=each * shapes.tokens * (query + key)))
         rows = shapes.tokens * (2 if mixer.query_key_norm_full else heads + groups)
         saves.append(SavedTensor(name="query_key_statistics", size_bytes=statistic_bytes(shapes) * rows))
     if mixer.output_gate:
         saves.append(SavedTensor(name="gate", size_bytes=row * query))
-    moved = row * (query + key)
-    work: list[Work] = [ElementWise(name="split_qkv", bytes_read=packed, bytes_written=packed)]
-    if normed:
-        work.append(ElementWise(name="query_key_norm", bytes_read=moved, bytes_written=moved, kernels=2))
-    if rotated:
-        work.append(ElementWise(name="rotary", bytes_read=moved, bytes_written=moved, kernels=2))
+    forward, backward = _prepare_work(mixer, heads, groups, shapes)
     return Operation(
         name="self_attention.rotary" if rotated else "self_attention.split",
         component=COMPONENT,
-        forward=tuple(work),
-        backward_input=tuple(work),
+        forward=forward,
+        backward_input=backward,
         weights=_query_key_norms(mixer, heads, groups, shapes) if normed else (),
         saves=tuple(saves),
         scratch_forward_bytes=packed,
         scratch_backward_bytes=shapes.residual_bytes + 2 * packed,
     )
+
+
+def _norms_stepwise(shapes: Shapes) -> bool:
+    return runs_stepwise(shapes, compiled=shapes.software.compiled_layers)
+
+
+def _prepare_work(
+    mixer: Attention, heads: int, groups: int, shapes: Shapes
+) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
+    """Forward and backward work between projection and attention.
+
+    TorchTitan's three projections need no split. Its eager rotary embedding goes through complex fp32 numbers, which
+    torch.compile fuses (torchtitan/models/llama3/model/model.py `apply_rotary_emb`, `repeat_kv`).
+    """
+    row = shapes.element * shapes.tokens
+    query, key = row * heads * mixer.head_dim, row * groups * mixer.head_dim
+    moved = query + key
+    works: list[tuple[Work, Work]] = []
+    if shapes.software.dialect is not Dialect.TORCHTITAN:
+        packed = query + 2 * key
+        works.append((ElementWise(name="split_qkv", bytes_read=packed, bytes_written=packed),) * 2)
+    if (mixer.query_key_norm or mixer.query_key_norm_full) and _norms_stepwise(shapes):
+        works.append(norm_work(moved, shapes, stepwise=True))
+    elif mixer.query_key_norm or mixer.query_key_norm_full:
+        works.append((ElementWise(name="query_key_norm", bytes_read=moved, bytes_written=moved, kernels=2),) * 2)
+    if shapes.position is PositionKind.ROTARY:
+        passes, kernels = (COMPLEX_ROTARY_BYTES // shapes.element, 6) if shapes.eager else (1, 2)
+        size = passes * moved
+        works.append((ElementWise(name="rotary", bytes_read=size, bytes_written=size, kernels=kernels),) * 2)
+    if shapes.software.repeated_key_values and key < query:
+        few, many = 2 * key, 2 * query
+        works.append(
+            (
+                ElementWise(name="repeat_key_values", bytes_read=few, bytes_written=many, kernels=2),
+                ElementWise(name="repeat_key_values", bytes_read=many, bytes_written=few, kernels=2),
+            )
+        )
+    return tuple(forward for forward, _ in works), tuple(backward for _, backward in works)
 
 
 def _query_key_norms(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> tuple[Weight, ...]:
@@ -175,10 +218,11 @@ def core_attention(core: Core, shapes: Shapes, *, sinks: int = 0, gated: bool = 
         forward.append(ElementWise(name="gate", bytes_read=2 * output, bytes_written=output, kernels=2))
         backward.insert(0, ElementWise(name="gate", bytes_read=3 * output, bytes_written=2 * output, kernels=2))
     if not shapes.software.flash_attention:
-        scores = 2 * _scores(core, shapes)
+        scores = shapes.element * _scores(core, shapes)
         forward.append(ElementWise(name="softmax", bytes_read=2 * scores, bytes_written=2 * scores, kernels=3))
         backward.append(ElementWise(name="softmax_backward", bytes_read=3 * scores, bytes_written=scores, kernels=3))
     weights = (Weight(name="sinks", shape=(core.heads,), full_elements=sinks),) if sinks else ()
+    stored = 0 if shapes.software.flash_attention else shapes.element * _scores(core, shapes)
     packed = _packed_bytes(core, shapes)
     return Operation(
         name="self_attention.core_attention",
@@ -187,11 +231,8 @@ def core_attention(core: Core, shapes: Shapes, *, sinks: int = 0, gated: bool = 
         backward_input=tuple(backward),
         weights=weights,
         saves=tuple(saves),
-        scratch_forward_bytes=output + (0 if shapes.software.flash_attention else 2 * _scores(core, shapes)),
-        scratch_backward_bytes=shapes.residual_bytes
-        + output
-        + packed
-        + (0 if shapes.software.flash_attention else 4 * _scores(core, shapes)),
+        scratch_forward_bytes=output + stored,
+        scratch_backward_bytes=shapes.residual_bytes + output + packed + 2 * stored,
         costly_bytes=output + LOG_SUM_EXP_BYTES * shapes.tokens * core.heads,
         recompute_module="core_attn",
     )
@@ -200,6 +241,14 @@ def core_attention(core: Core, shapes: Shapes, *, sinks: int = 0, gated: bool = 
 def _scores(core: Core, shapes: Shapes) -> int:
     """Elements of the score matrix of one device."""
     return shapes.batch * core.heads * shapes.sequence * shapes.sequence // shapes.context
+
+
+def _score_bytes(element: int, *, dropout: bool) -> int:
+    """Kept per score without flash attention: softmax's output; with dropout also a mask byte and the dropped output.
+
+    Korthikanti et al., arXiv 2205.05198, section 4.1, whose elements have 2 bytes.
+    """
+    return 2 * element + 1 if dropout else element
 
 
 def _packed_bytes(core: Core, shapes: Shapes) -> int:
@@ -211,16 +260,26 @@ def _core_saves(core: Core, shapes: Shapes) -> tuple[SavedTensor, ...]:
     software = shapes.software
     output = shapes.element * shapes.tokens * core.heads * core.value_dim
     if not software.flash_attention:
-        each = SCORE_BYTES_DROPOUT if software.attention_dropout > 0 else SCORE_BYTES
+        each = _score_bytes(shapes.element, dropout=software.attention_dropout > 0)
         return (SavedTensor(name="scores", size_bytes=each * _scores(core, shapes)),)
     saves = [SavedTensor(name="log_sum_exp", size_bytes=LOG_SUM_EXP_BYTES * shapes.tokens * core.heads)]
     if shapes.context > 1 and shapes.context_communication.startswith("a2a"):
         saves.append(SavedTensor(name="exchanged_output", size_bytes=output))
-    if shapes.batch > 1 and software.attention_backend is AttentionBackend.FLASH:
+    if _copies_output(shapes):
         saves.append(SavedTensor(name="layout_copy", size_bytes=output))
     if shapes.low_precision is not None:
         saves.append(SavedTensor(name="output", size_bytes=output))
     return tuple(saves)
+
+
+def _copies_output(shapes: Shapes) -> bool:
+    """Whether attention's output is copied into another layout for the projection behind it.
+
+    Flash kernels put sequences of a batch first, as TorchTitan and transformers do all along; Megatron does not.
+    """
+    software = shapes.software
+    flash = software.attention_backend is AttentionBackend.FLASH
+    return flash and shapes.batch > 1 and software.dialect is not Dialect.TORCHTITAN
 
 
 def _kernel(core: Core, shapes: Shapes, *, backward: bool) -> AttentionKernel:
@@ -265,9 +324,8 @@ def _reads_own_output(shapes: Shapes, *, gated: bool) -> bool:
     Flash kernels read their output, which a gate, an exchange of heads or a change of layout makes another tensor.
     """
     software = shapes.software
-    copied = shapes.batch > 1 and software.attention_backend is AttentionBackend.FLASH
     exchanged = shapes.context > 1 and shapes.context_communication.startswith("a2a")
-    return software.flash_attention and not (gated or copied or exchanged)
+    return software.flash_attention and not (gated or _copies_output(shapes) or exchanged)
 
 
 def output_projection(full_inputs: int, inputs: int, shapes: Shapes, *, bias: bool, gated: bool = False) -> Operation:

@@ -7,7 +7,7 @@ parallelism these are all-gather and reduce-scatter, without it all-reduce and n
 
 from dataclasses import dataclass
 
-from projector.job import LowPrecision, NormKind
+from projector.job import Dialect, LowPrecision, NormKind
 from projector.layers.shapes import Shapes
 from projector.operations import (
     Collective,
@@ -29,6 +29,11 @@ ACCUMULATE_BYTES_READ, ACCUMULATE_BYTES_WRITTEN = 6, 4
 """Bytes per parameter of adding a bf16 weight gradient to the fp32 main gradient where the GEMM does not."""
 STATISTIC_BYTES = 4
 """An fp32 statistic per token; layer norm keeps mean and deviation, RMS norm the deviation."""
+STEPWISE_BYTES = 4
+"""Kept per element of an RMS norm that runs step by step, beside its normalised input: that input in fp32
+(`LlamaRMSNorm` of transformers, counted under torch 2.15)."""
+STEPWISE_WORK = {"": (20, 16, 8), "_backward": (58, 38, 16)}
+"""Bytes read and written per element, and kernels, of the steps of such a norm (counted on the same class)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,27 +217,59 @@ def norm(
     """A norm of the residual stream.
 
     It keeps its input and statistics; `keeps_output` where no linear layer behind it lists the output as its input,
-    `only_for_weights` where nothing but weight gradients reads that output.
+    `only_for_weights` where nothing but weight gradients reads that output. torch.compile takes norms of layers, not
+    the final one (torchtitan/models/llama3/infra/parallelize.py `apply_compile`).
     """
     size = shapes.residual_bytes
+    compiled = shapes.software.compiled_layers and component == "layer_norm"
+    stepwise = runs_stepwise(shapes, compiled=compiled)
     saves = [
         SavedTensor(name="input", size_bytes=size, checkpoint=True),
         SavedTensor(name="statistics", size_bytes=statistic_bytes(shapes) * shapes.local),
     ]
+    if stepwise:
+        saves.append(SavedTensor(name="fp32_input", size_bytes=STEPWISE_BYTES * shapes.local * shapes.hidden))
     if keeps_output:
         saves.append(SavedTensor(name="output", size_bytes=size, only_for_weights=only_for_weights))
-    kind = f"{shapes.norm.value}_norm"
+    forward, backward = norm_work(size, shapes, stepwise=stepwise)
     return Operation(
         name=name,
         component=component,
-        forward=(ElementWise(name=kind, bytes_read=size, bytes_written=size),),
-        backward_input=(ElementWise(name=f"{kind}_backward", bytes_read=2 * size, bytes_written=size, kernels=2),),
+        forward=(forward,),
+        backward_input=(backward,),
         weights=norm_weight(name, shapes.hidden, shapes),
         saves=tuple(saves),
         scratch_forward_bytes=size,
         scratch_backward_bytes=3 * size,
         recompute_module="layernorm" if keeps_output else None,
     )
+
+
+def runs_stepwise(shapes: Shapes, *, compiled: bool) -> bool:
+    """Whether an RMS norm is a chain of eager operations in fp32.
+
+    Such a norm keeps its normalised input, in the place of its input, beside that input in fp32.
+    """
+    software = shapes.software
+    eager = software.dialect is Dialect.TORCHTITAN and not compiled
+    return eager and not software.fused_norms and shapes.norm is NormKind.RMS
+
+
+def norm_work(size: int, shapes: Shapes, *, stepwise: bool) -> tuple[ElementWise, ElementWise]:
+    """Forward and backward of a norm over `size` bytes."""
+    kind = f"{shapes.norm.value}_norm"
+    if not stepwise:
+        return (
+            ElementWise(name=kind, bytes_read=size, bytes_written=size),
+            ElementWise(name=f"{kind}_backward", bytes_read=2 * size, bytes_written=size, kernels=2),
+        )
+    elements = size // shapes.element
+    passes = {}
+    for direction, (read, written, kernels) in STEPWISE_WORK.items():
+        passes[direction] = ElementWise(
+            name=f"{kind}{direction}", bytes_read=read * elements, bytes_written=written * elements, kernels=kernels
+        )
+    return passes[""], passes["_backward"]
 
 
 def residual(name: str, component: str, shapes: Shapes) -> Operation:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from projector.job import CrossEntropy, Dialect, PositionKind, Software, TrainingJob
+from projector.job import CrossEntropy, Dialect, PositionKind, TrainingJob
 from projector.layers.adapters import with_adapters
 from projector.layers.attention import kept_input
 from projector.layers.blocks import Linear, linear, norm, norm_weight, statistic_bytes
@@ -24,6 +24,14 @@ EMBEDDING_GRADIENT_BYTES = (6, 6)
 """Bytes read and written per entry of the table: a dense bf16 gradient is zeroed, filled, and added to fp32."""
 LOSS_BYTES_FORWARD, LOSS_BYTES_BACKWARD = 8, 4
 """Bytes moved per logit by cross entropy."""
+TORCH_LOSS_WORK = {
+    "eager": ((10, 8, 3), (16, 10, 3)),
+    "parallel": ((26, 16, 8), (26, 22, 6)),
+    "compiled": ((4, 0, 2), (2, 2, 1)),
+}
+"""Bytes read and written per logit, and kernels, forward and backward, of torch's own cross entropy of bf16 logits: in
+eager mode (counted under torch 2.15), in eager mode over divided logits (the steps of
+torch/distributed/tensor/parallel/loss.py), and compiled, which reads the logits for their maximum and for the sum."""
 FP32, BF16 = 4, 2
 
 
@@ -173,53 +181,69 @@ def _loss(shapes: Shapes) -> Operation:
     the bf16 gradient; Megatron's own fusion makes one fp32 copy more.
     """
     logits = shapes.tokens * (shapes.padded_vocabulary // shapes.tensor)
-    kept, forward, backward = _loss_bytes(shapes.software)
+    kept, forward, backward = _loss_bytes(shapes)
     reduce: tuple[Work, ...] = ()
     if shapes.tensor > 1:
         scalar = Collective(kind=CollectiveKind.ALL_REDUCE, group=Group.TENSOR, message_bytes=FP32 * shapes.tokens)
         reduce = (scalar, scalar, scalar)
-    kernels = 2 if shapes.software.cross_entropy is CrossEntropy.TRANSFORMER_ENGINE else 8
+    ahead, back = _loss_work(logits, shapes)
     return Operation(
         name="loss",
         component="loss",
-        forward=(
-            ElementWise(
-                name="cross_entropy",
-                bytes_read=LOSS_BYTES_FORWARD * logits // 2,
-                bytes_written=LOSS_BYTES_FORWARD * logits // 2,
-                kernels=kernels,
-            ),
-            *reduce,
-        ),
-        backward_input=(
-            ElementWise(
-                name="cross_entropy_backward",
-                bytes_read=LOSS_BYTES_BACKWARD * logits // 2,
-                bytes_written=LOSS_BYTES_BACKWARD * logits // 2,
-                kernels=max(1, kernels // 4),
-            ),
-        ),
+        forward=(ahead, *reduce),
+        backward_input=(back,),
         saves=(SavedTensor(name="logits", size_bytes=kept * logits),) if kept else (),
         scratch_forward_bytes=forward * logits,
         scratch_backward_bytes=backward * logits,
     )
 
 
-def _loss_bytes(software: Software) -> tuple[int, int, int]:
+def _torch_loss(shapes: Shapes) -> bool:
+    """Whether it is torch's own cross entropy of a logits tensor."""
+    software = shapes.software
+    return software.dialect is Dialect.TORCHTITAN and software.cross_entropy is CrossEntropy.UNFUSED
+
+
+def _loss_work(logits: int, shapes: Shapes) -> tuple[ElementWise, ElementWise]:
+    """Element-wise work of both directions."""
+    if _torch_loss(shapes):
+        kind = "compiled" if shapes.software.compiled_loss else "parallel" if shapes.tensor > 1 else "eager"
+        forward, backward = TORCH_LOSS_WORK[kind]
+    else:
+        kernels = 2 if shapes.software.cross_entropy is CrossEntropy.TRANSFORMER_ENGINE else 8
+        each, again = LOSS_BYTES_FORWARD // 2, LOSS_BYTES_BACKWARD // 2
+        forward, backward = (each, each, kernels), (again, again, max(1, kernels // 4))
+    names = "cross_entropy", "cross_entropy_backward"
+    ahead, back = (
+        ElementWise(name=name, bytes_read=read * logits, bytes_written=written * logits, kernels=kernels)
+        for name, (read, written, kernels) in zip(names, (forward, backward), strict=True)
+    )
+    return ahead, back
+
+
+def _loss_bytes(shapes: Shapes) -> tuple[int, int, int]:
     """Bytes per logit: kept for backward, more during forward, more during backward.
 
     torch's own loss, which TorchTitan runs eagerly, keeps the fp32 log-softmax and holds bf16 and fp32 logits and their
-    gradients beside it: 12 in all.
+    gradients beside it: 12 in all. Over logits that tensor parallelism divides it is a chain of fp32 operations
+    (torch/distributed/tensor/parallel/loss.py): beside the kept one, three fp32 tensors are alive in backward, and
+    logits in bf16 and fp32 and one more in forward. Compiled, it keeps the bf16 logits with two statistics a row, and
+    turns them into a bf16 gradient.
     """
+    software = shapes.software
     match software.cross_entropy:
         case CrossEntropy.NATIVE_FUSED:
             return FP32, BF16 + FP32, BF16 + FP32
         case CrossEntropy.TRANSFORMER_ENGINE | CrossEntropy.LINEAR_FUSED:
             return 0, 0, 0
-        case _ if software.dialect is Dialect.TORCHTITAN:
-            return FP32, BF16 + FP32, 2 * BF16 + FP32
-        case _:
+        case _ if not _torch_loss(shapes):
             return FP32, BF16, BF16
+        case _ if software.compiled_loss:
+            return BF16, 0, BF16
+        case _ if shapes.tensor > 1:
+            return FP32, BF16 + 2 * FP32, 3 * FP32
+        case _:
+            return FP32, BF16 + FP32, 2 * BF16 + FP32
 
 
 def prediction_head(shapes: Shapes) -> tuple[Operation, ...]:

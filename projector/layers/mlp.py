@@ -65,17 +65,51 @@ def mlp_operations(mlp: DenseMLP, shapes: Shapes, branch: Branch = MAIN) -> tupl
 
 
 def _activation(columns: int, width: int, shapes: Shapes, branch: Branch) -> Operation:
-    """SwiGLU, GeLU or their like: keeps its input; backward holds the gradients of both sides."""
-    row = shapes.element * shapes.tokens
+    """The activation of a dense block."""
+    return activation(
+        f"{branch.prefix}.activation",
+        branch.component,
+        shapes,
+        rows=shapes.tokens,
+        columns=columns,
+        width=width,
+        module=branch.module,
+    )
+
+
+def activation(  # noqa: PLR0913 - an operation by its sizes
+    name: str, component: str, shapes: Shapes, *, rows: int, columns: int, width: int, module: str
+) -> Operation:
+    """SwiGLU, GeLU or their like: keeps its input; backward holds the gradients of both sides.
+
+    Eager PyTorch runs the nonlinearity of a gated block and the product with its other half apart, and keeps what lies
+    between them (autograd's derivatives.yaml: `mul` keeps both factors).
+    """
+    row = shapes.element * rows
+    split = shapes.eager and columns > width
+    between = row * width if split else 0
+    forward = ElementWise(
+        name="activation",
+        bytes_read=row * columns + between,
+        bytes_written=row * width + between,
+        kernels=2 if split else 1,
+    )
+    backward = ElementWise(
+        name="activation_backward",
+        bytes_read=row * (columns + width) + 3 * between,
+        bytes_written=row * columns + between,
+        kernels=3 if split else 1,
+    )
+    kept = [SavedTensor(name="input", size_bytes=row * columns)]
+    if split:
+        kept.append(SavedTensor(name="activated", size_bytes=between))
     return Operation(
-        name=f"{branch.prefix}.activation",
-        component=branch.component,
-        forward=(ElementWise(name="activation", bytes_read=row * columns, bytes_written=row * width),),
-        backward_input=(
-            ElementWise(name="activation_backward", bytes_read=row * (columns + width), bytes_written=row * columns),
-        ),
-        saves=(SavedTensor(name="input", size_bytes=row * columns),),
+        name=name,
+        component=component,
+        forward=(forward,),
+        backward_input=(backward,),
+        saves=tuple(kept),
         scratch_forward_bytes=row * width,
-        scratch_backward_bytes=shapes.residual_bytes + row * (width + columns),
-        recompute_module=branch.module,
+        scratch_backward_bytes=shapes.residual_bytes + row * (width + columns) + between,
+        recompute_module=module,
     )

@@ -15,7 +15,7 @@ from projector.layers.blocks import (
     ACCUMULATE_BYTES_WRITTEN,
     cast,
 )
-from projector.layers.mlp import Branch, mlp_operations
+from projector.layers.mlp import Branch, activation, mlp_operations
 from projector.layers.shapes import Shapes
 from projector.operations import (
     Collective,
@@ -43,6 +43,9 @@ _SHARED = Branch(prefix="mlp.shared_expert", component="shared_expert", module="
 ROUTER_BYTES = 8 + 2 + 2
 """Kept per token and expert: two fp32 softmaxes, a mask and bf16 probabilities with their scatter
 (Megatron-LM moe_utils.py)."""
+
+WEIGHTED_BYTES = 4
+"""Per element of a token's copy that is multiplied by its score in fp32."""
 
 
 def expert_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
@@ -198,6 +201,7 @@ def _combine(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
     return Operation(
         name="mlp.combine",
         component="router",
+        saves=_weighted(moe, shapes),
         forward=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=False)),
         backward_input=(_permutation(moe, shapes, backward=True), *_travel(moe, shapes, back=False)),
         costly_bytes=received if shapes.expert > 1 else 0,
@@ -207,22 +211,24 @@ def _combine(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
     )
 
 
+def _weighted(moe: MixtureOfExperts, shapes: Shapes) -> tuple[SavedTensor, ...]:
+    """What the product of tokens with their routers' scores keeps outside the experts; in Megatron it lies inside.
+
+    Eager TorchTitan multiplies copies of the tokens in fp32 (torchtitan/models/moe/moe.py `score_before_experts`, on
+    either side of the experts); compiled, it keeps the 16-bit tensors that it makes them from.
+    """
+    if shapes.software.dialect is not Dialect.TORCHTITAN:
+        return ()
+    each = WEIGHTED_BYTES if shapes.eager else shapes.element
+    return (SavedTensor(name="weighted_tokens", size_bytes=each * shapes.hidden * shapes.local * moe.top_k),)
+
+
 def _experts(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[Operation, ...]:
     width = moe.expert_ffn // shapes.expert_tensor
     columns = (2 if moe.gated else 1) * width
     full_columns = (2 if moe.gated else 1) * moe.expert_ffn
-    row = shapes.element * rows
-    activation = Operation(
-        name="mlp.experts.activation",
-        component="experts",
-        forward=(ElementWise(name="activation", bytes_read=row * columns, bytes_written=row * width),),
-        backward_input=(
-            ElementWise(name="activation_backward", bytes_read=row * (columns + width), bytes_written=row * columns),
-        ),
-        saves=(SavedTensor(name="input", size_bytes=row * columns),),
-        scratch_forward_bytes=row * width,
-        scratch_backward_bytes=shapes.residual_bytes + row * (width + columns),
-        recompute_module="moe",
+    between = activation(
+        "mlp.experts.activation", "experts", shapes, rows=rows, columns=columns, width=width, module="moe"
     )
     first = _Matrix(
         name="linear_fc1",
@@ -242,7 +248,7 @@ def _experts(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[Operatio
         module="moe_act",
         split=Split.ROW,
     )
-    return _grouped(first, moe, rows, shapes), activation, _grouped(second, moe, rows, shapes)
+    return _grouped(first, moe, rows, shapes), between, _grouped(second, moe, rows, shapes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

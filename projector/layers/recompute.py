@@ -42,11 +42,14 @@ def is_recomputed(operation: Operation, modules: frozenset[str]) -> bool:
     return operation.recompute_module is not None and operation.recompute_module in modules
 
 
-def kept_outputs(operations: Sequence[Operation], *, products: bool) -> tuple[tuple[int, int], ...]:
+def kept_outputs(
+    operations: Sequence[Operation], *, products: bool, compiled: bool = False
+) -> tuple[tuple[int, int], ...]:
     """What checkpointing by operation keeps of each operation of a layer: bytes of matrix products, and of others.
 
     Of the `products` every second one is kept, counted through the layer from the first, or none (TorchTitan
-    torchtitan/distributed/activation_checkpoint.py, 5252bae3).
+    torchtitan/distributed/activation_checkpoint.py, 5252bae3). A `compiled` layer keeps of them what its backward pass
+    reads, so not the last product, which is only added to the residual stream (torch/_functorch/partitioners.py).
     """
     kept: list[tuple[int, int]] = []
     count = 0
@@ -55,6 +58,8 @@ def kept_outputs(operations: Sequence[Operation], *, products: bool) -> tuple[tu
         sizes = [size for number, size in numbered if products and number % 2 == 0]
         count += len(operation.product_bytes)
         kept.append((sum(sizes), operation.costly_bytes))
+    if compiled and len(operations) > 1 and operations[-2].product_bytes:
+        kept[-2] = 0, 0
     return tuple(kept)
 
 

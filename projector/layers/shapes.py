@@ -64,6 +64,11 @@ class Shapes:
         return self.software.dialect in (Dialect.MEGATRON_TE, Dialect.PRIMUS_TURBO)
 
     @property
+    def eager(self) -> bool:
+        """Element-wise work of a layer runs one operation after the other, each keeping what its gradient needs."""
+        return self.software.dialect is Dialect.TORCHTITAN and not self.software.compiled_layers
+
+    @property
     def residual_bytes(self) -> int:
         """Bytes of the residual stream as one device keeps it: 2 l h in bf16."""
         return self.element * self.local * self.hidden

@@ -4,12 +4,16 @@ The root group (token table, output layer, final norm) stays whole from forward 
 gradient of the output layer, which exists from the start of backward; the running layer and the one gathered ahead are
 whole too, and every layer where weights are not sharded again after forward (FSDP2 of torch 2.6 as TorchTitan 9dec370
 uses it; Megatron-FSDP of Megatron-LM d98e8a64). Layers' gradients are whole while they are reduced: FSDP2 under
-TorchTitan has two fp32 reduce-scatter inputs alive, Megatron one bf16 gradient.
+TorchTitan has two reduce-scatter inputs alive, in fp32 unless told otherwise, Megatron one bf16 gradient.
+
+Some frameworks sum gradients over ranks once an iteration, so that they stay whole between micro batches (`no_sync` of
+PyTorch's FSDP, which accelerate and the Trainer of Hugging Face use; DeepSpeed runtime/bf16_optimizer.py).
 """
 
 from collections.abc import Sequence
 
 from projector.job import Dialect, Sharding, TrainingJob
+from projector.memory.parameters import trained_parameters
 from projector.memory.stages import ChunkOperations
 from projector.operations import Operation
 from projector.parallelism import Layout
@@ -17,37 +21,49 @@ from projector.projection import MemoryComponent, MemoryLevel
 
 GATHERED_LAYERS = 2
 """Layers whole at a time: the running one and the one gathered ahead."""
-REDUCE_BYTES = 4
-"""Bytes of a gradient in the fp32 input of TorchTitan's reduce-scatter."""
 REDUCE_INPUTS = 2
-"""Such inputs alive at a time."""
+"""Inputs of TorchTitan's reduce-scatter that are alive at a time."""
 
 
 def gathered_components(
     chunks: Sequence[ChunkOperations], job: TrainingJob, layout: Layout
 ) -> tuple[MemoryComponent, ...]:
-    """Whole weights and gradients at the peak; none unless weights are sharded."""
-    if layout.sharding is not Sharding.PARAMETERS:
-        return ()
+    """Whole weights and gradients at the peak; none of a moment unless weights are sharded."""
+    local = _local_gradients(chunks, job, layout)
+    sizes = {"gradients that ranks have not summed": local}
+    if layout.sharding is Sharding.PARAMETERS:
+        sizes |= _passing(chunks, job, summed=local == 0)
+    return tuple(
+        MemoryComponent(name=name, level=MemoryLevel.ALLOCATED, size_bytes=size) for name, size in sizes.items() if size
+    )
+
+
+def _local_gradients(chunks: Sequence[ChunkOperations], job: TrainingJob, layout: Layout) -> int:
+    """Bytes of gradients that wait, whole, for the last micro batch of an iteration."""
+    order = list(Sharding)
+    divided = order.index(layout.sharding) >= order.index(Sharding.GRADIENTS)
+    waits = layout.micro_batches > 1 or not divided
+    return job.precision.local_gradient_bytes * trained_parameters(chunks).total if waits else 0
+
+
+def _passing(chunks: Sequence[ChunkOperations], job: TrainingJob, *, summed: bool) -> dict[str, int]:
+    """Bytes of what is whole for a moment; without `summed` the output layer's gradient waits among all others."""
     head = sum(_elements(chunk.output) for chunk in chunks)
     root = head + sum(_elements(chunk.embedding) for chunk in chunks)
     layers = [_elements(part) for chunk in chunks for part in (*chunk.layers, *chunk.predictions)]
     layer = max(layers, default=0)
     whole = GATHERED_LAYERS * layer if job.parallelism.reshard_after_forward else sum(layers)
-    head_gradient = sum(_elements(chunk.output, trained=True) for chunk in chunks)
+    head_gradient = sum(_elements(chunk.output, trained=True) for chunk in chunks) if summed else 0
     layer_gradient = max(
         (_elements(part, trained=True) for chunk in chunks for part in (*chunk.layers, *chunk.predictions)), default=0
     )
     titan = job.software.dialect is Dialect.TORCHTITAN
     gathered = job.precision.gathered_bytes
-    reduced = REDUCE_BYTES * REDUCE_INPUTS if titan else gathered
-    sizes = {
+    reduced = REDUCE_INPUTS * job.precision.reduced_bytes if titan else gathered
+    return {
         "gathered weights": gathered * (root + whole),
         "gradients before reduction": gathered * head_gradient + reduced * layer_gradient,
     }
-    return tuple(
-        MemoryComponent(name=name, level=MemoryLevel.ALLOCATED, size_bytes=size) for name, size in sizes.items() if size
-    )
 
 
 def _elements(part: Sequence[Operation], *, trained: bool = False) -> int:

@@ -85,6 +85,7 @@ def persistent_components(
         "weight-gradient placeholders": _placeholders(stage, job, device),
         "workspaces": _workspaces(stage, job, device),
         "gather buffer": _gather_buffer(stage, shapes),
+        "reduction buckets": job.software.reduction_bucket_bytes,
         "rotary table": _rotary_table(job),
     }
     return tuple(

@@ -73,7 +73,7 @@ def replayed_micro_batches(group: int, micro_batches: int) -> int:
 
 def peak(chunks: Sequence[Footprint], *, schedule: Schedule, layout: Layout, rank: int, forward_extra: int = 0) -> Peak:
     """The peak of `rank` with these chunks; `forward_extra` bytes live during every forward pass."""
-    count = replayed_micro_batches(layout.micro_batch_group, layout.micro_batches)
+    count = replayed_micro_batches(layout.micro_batch_group, layout.run_micro_batches)
     moments = _moments(schedule, layout.pipeline, len(chunks), count, layout.micro_batch_group)[rank]
     best, at = -1, moments[0]
     for moment in moments:

@@ -107,6 +107,7 @@ class Footprints:
     def __init__(self, job: TrainingJob, shapes: Shapes) -> None:
         """`shapes` are those with which the chunks were described."""
         self._recompute = job.recompute
+        self._compiled = job.software.compiled_layers
         self._modules = recomputed_modules(job.recompute)
         self._group = uniform_group(job.recompute)
         self._input_bytes = shapes.residual_bytes
@@ -143,7 +144,7 @@ class Footprints:
 
     def _by_operation(self, operations: Operations) -> Footprint:
         """A layer of which only the outputs of costly operations are kept."""
-        outputs = kept_outputs(operations, products=self._recompute.keeps_products)
+        outputs = kept_outputs(operations, products=self._recompute.keeps_products, compiled=self._compiled)
         pairs = zip(operations, outputs, strict=True)
         kept = summed({operation.component: sum(sizes)} for operation, sizes in pairs if any(sizes))
         return recomputed(self._part(operations), self._input_bytes, "recomputed layers", kept)

@@ -49,11 +49,31 @@ def global_batch(job: TrainingJob, target: Target, data: int) -> int:
 
 
 def groups_suit(pipeline: int, micro_batches: int, group: int) -> bool:
-    """Whether interleaving can take micro batches in groups: each, the last one too, has to fill the pipeline.
+    """Whether interleaving can take micro batches in groups: each of several has to fill the pipeline, the last too.
 
-    Megatron-LM core/pipeline_parallel/schedules.py, `forward_backward_pipelining_with_interleaving`.
+    Megatron-LM core/pipeline_parallel/schedules.py, `forward_backward_pipelining_with_interleaving`; PyTorch
+    torch/distributed/pipelining/schedules.py, `ScheduleInterleaved1F1B`, which also takes one group of fewer.
     """
-    return pipeline <= group <= micro_batches and (micro_batches % group == 0 or micro_batches % group >= pipeline)
+    if group == micro_batches:
+        return True
+    return pipeline <= group < micro_batches and (micro_batches % group == 0 or micro_batches % group >= pipeline)
+
+
+def pipeline_runs(job: TrainingJob, micro_batches: int, data: int) -> int:
+    """How often an iteration of some `micro_batches` fills and drains the pipeline.
+
+    Raises `BatchIndivisible` where the last run would have fewer than the others.
+    """
+    each = job.batch.pipeline_micro_batches
+    if each is None:
+        return 1
+    if micro_batches % each:
+        raise BatchIndivisible(
+            f"{micro_batches} micro batches an iteration are no whole number of pipeline runs of {each}",
+            place="global_batch_size",
+            expected=f"a multiple of {each * job.batch.micro * data}",
+        )
+    return micro_batches // each
 
 
 def micro_batches(batch: int, micro: int, data: int) -> int:

@@ -96,10 +96,17 @@ class Layout:
     """Sequences per iteration over the cluster, after scaling."""
     micro_batches: int
     """Micro batches per iteration and data-parallel rank."""
+    pipeline_runs: int
+    """Runs of the pipeline in an iteration, each with its share of the micro batches; it drains in between."""
     stages: tuple[Stage, ...]
     """Per pipeline rank, in order."""
     tied_across_stages: bool
     """First and last stage each hold the one token table and reduce its gradient together."""
+
+    @property
+    def run_micro_batches(self) -> int:
+        """Micro batches of one run of the pipeline."""
+        return self.micro_batches // self.pipeline_runs
 
     def size(self, group: Group) -> int:
         """Ranks of a process group."""

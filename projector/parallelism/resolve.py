@@ -6,6 +6,7 @@ from projector.errors import LayoutImpossible
 from projector.job import (
     Attention,
     DenseMLP,
+    Dialect,
     LatentAttention,
     MixtureOfExperts,
     Sharding,
@@ -68,6 +69,14 @@ def _check_cluster(job: TrainingJob, target: Target) -> None:
         raise LayoutImpossible(
             f"{target.nodes} node(s) with {target.devices_per_node} GPU(s)", place="nodes", expected="at least 1 each"
         )
+    if degrees.devices is not None and target.devices != degrees.devices:
+        raise LayoutImpossible(
+            f"{target.devices} GPUs ({target.nodes} x {target.devices_per_node}), and the degrees multiply to"
+            f" {degrees.devices}",
+            place="nodes",
+            expected=f"{_whole_nodes(degrees.devices, target.devices_per_node)}, or data_parallel_shard_degree -1,"
+            " which takes what the cluster leaves",
+        )
     fewest = batch.minimum_nodes(job, target.devices_per_node)
     dense = degrees.tensor * degrees.pipeline * degrees.context
     experts = batch.expert_tensor_degree(degrees) * degrees.expert * degrees.pipeline
@@ -82,6 +91,10 @@ def _check_cluster(job: TrainingJob, target: Target) -> None:
                 place="nodes",
                 expected=f"a multiple of {fewest} node(s)",
             )
+
+
+def _whole_nodes(devices: int, devices_per_node: int) -> str:
+    return f"{devices} GPUs" if devices % devices_per_node else f"{devices // devices_per_node} node(s)"
 
 
 def _divisions(job: TrainingJob) -> Iterator[tuple[str, int, int, str]]:
@@ -129,6 +142,7 @@ def _assemble(job: TrainingJob, target: Target, stages: tuple[Stage, ...]) -> La
     expert_data = copies if job.model.expert_blocks else data
     shard, expert_shard = _shard_degrees(job, data * degrees.context, expert_data)
     total = batch.global_batch(job, target, data)
+    micro_batches = batch.micro_batches(total, job.batch.micro, data)
     return Layout(
         world=target.devices,
         devices_per_node=target.devices_per_node,
@@ -147,7 +161,8 @@ def _assemble(job: TrainingJob, target: Target, stages: tuple[Stage, ...]) -> La
         expert_shard=expert_shard,
         micro_batch=job.batch.micro,
         global_batch=total,
-        micro_batches=batch.micro_batches(total, job.batch.micro, data),
+        micro_batches=micro_batches,
+        pipeline_runs=batch.pipeline_runs(job, micro_batches, data),
         stages=stages,
         tied_across_stages=job.model.tied_embeddings and _table_on_two_ranks(stages),
     )
@@ -193,12 +208,14 @@ def _check_schedule(job: TrainingJob, layout: Layout) -> None:
             place="virtual_pipeline_model_parallel_size",
             expected="pipeline_model_parallel_size above 1",
         )
-    if batch.groups_suit(layout.pipeline, layout.micro_batches, layout.micro_batch_group):
+    # Megatron-LM does not start with a group that leaves stages empty; PyTorch does with a single one.
+    fills = layout.micro_batch_group >= layout.pipeline or job.software.dialect is Dialect.TORCHTITAN
+    if fills and batch.groups_suit(layout.pipeline, layout.run_micro_batches, layout.micro_batch_group):
         return
     grouped = layout.micro_batch_group != layout.pipeline
     place = "microbatch_group_size_per_vp_stage" if grouped else "virtual_pipeline_model_parallel_size"
     raise LayoutImpossible(
-        f"{layout.micro_batches} micro batches with pipeline parallel {layout.pipeline} and"
+        f"{layout.run_micro_batches} micro batches with pipeline parallel {layout.pipeline} and"
         f" {layout.virtual_pipeline} model chunks" + (f" in groups of {layout.micro_batch_group}" if grouped else ""),
         place=place,
         expected=f"a multiple of {layout.pipeline} micro batches (interleaved schedule), or groups of at least as many"

@@ -60,7 +60,7 @@ class Communicator:
         for group, elements, shard in pairs:
             whole = self.layout.placement(group)
             copies = whole.size // max(1, shard)
-            message = elements // max(1, shard) * self.precision.gradient_bytes
+            message = elements // max(1, shard) * self.precision.reduced_bytes
             local = max(1, whole.ranks_per_node // shard)
             across = Placement(size=copies, ranks_per_node=min(local, copies), nodes=-(-copies // min(local, copies)))
             seconds = self.costs.network.seconds(CollectiveKind.ALL_REDUCE, message, across)
@@ -152,7 +152,7 @@ def sharded_layer(
     if backward:
         call = call.plus(
             communicator.call(
-                CollectiveKind.REDUCE_SCATTER, trained, element_bytes=precision.gradient_bytes, sharded=True
+                CollectiveKind.REDUCE_SCATTER, trained, element_bytes=precision.reduced_bytes, sharded=True
             )
         )
     total = call.seconds

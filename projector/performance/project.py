@@ -65,21 +65,20 @@ class _Pipeline:
     """Seconds of a send between a rank and the next."""
     tail: PassTime
     """The slowest stage's end of the iteration."""
-    micro_batch_group: int
-    """Micro batches that a chunk takes before the next one's turn."""
 
-    def time(self, schedule: Schedule, micro_batches: int) -> PipelineTime:
-        """Longest path of a schedule."""
+    def time(self, schedule: Schedule, layout: Layout) -> PipelineTime:
+        """Longest path of a schedule, as often as an iteration runs it."""
         exposure = _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
-        return pipeline_time(
+        run = pipeline_time(
             schedule,
             len(self.chunks[0]),
-            micro_batches,
+            layout.run_micro_batches,
             [[chunk.durations for chunk in rank] for rank in self.chunks],
             [seconds * exposure for seconds in self.transfers],
-            group=self.micro_batch_group,
+            group=layout.micro_batch_group,
             blocking=True,
         )
+        return run.repeated(layout.pipeline_runs)
 
 
 def project_performance(  # noqa: PLR0913 - what decides the time of a job
@@ -108,7 +107,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         costs = CostModel(settled_device, layout, software=job.software, backend=backend, overrides=overrides)
         blocks = BlockTimes(job, layout, costs)
         pipeline = _pipeline(job, layout, costs, blocks)
-        time = pipeline.time(chosen, layout.micro_batches)
+        time = pipeline.time(chosen, layout)
         parts, traffic = _waterfall(pipeline, time, layout, device)
         settled_device = settled(device, parts)
     iteration = sum(parts.values())
@@ -159,7 +158,6 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
         chunks=chunks,
         transfers=_transfers(job, layout, costs),
         tail=max(tails, key=lambda tail: tail.seconds),
-        micro_batch_group=layout.micro_batch_group,
     )
 
 
@@ -225,8 +223,8 @@ def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> t
 
 def _short_order(schedule: Schedule, layout: Layout) -> Order:
     """The order of as many micro batches as show what is in flight; raises what `order` raises for all of them."""
-    group = layout.micro_batch_group
-    count = min(layout.micro_batches, _STEADY_GROUPS * group + layout.micro_batches % group)
+    group, run = layout.micro_batch_group, layout.run_micro_batches
+    count = min(run, _STEADY_GROUPS * group + run % group)
     return order(schedule, layout.pipeline, layout.virtual_pipeline, count, group)
 
 
@@ -262,7 +260,7 @@ def _compared(
         except InputError:
             continue
         pipeline = _pipeline(job, placed, costs, BlockTimes(job, placed, costs))
-        time = pipeline.time(schedule, layout.micro_batches)
+        time = pipeline.time(schedule, placed)
         found.append(
             ComparedSchedule(
                 name=schedule.value,

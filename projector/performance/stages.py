@@ -174,8 +174,8 @@ class BlockTimes:
             whole, communicator = held.plus(held_by(operations, frozen=True)), self._communicator
             gathered = sharded_layer(communicator, whole, held, compute_seconds=forward.seconds, backward=False)
             if not self._job.parallelism.reshard_after_forward:
-                # The first micro batch gathers for all of them, and for their backward passes.
-                gathered, whole = gathered.scaled(1 / self._layout.micro_batches), NO_PARAMETERS
+                # The first micro batch of a run gathers for all of them, and for their backward passes.
+                gathered, whole = gathered.scaled(1 / self._layout.run_micro_batches), NO_PARAMETERS
             scattered = sharded_layer(communicator, whole, held, compute_seconds=backward, backward=True)
             forward, backward_input = forward.plus(gathered), backward_input.plus(scattered)
         host_forward, host_backward = launch_seconds(

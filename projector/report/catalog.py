@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from projector import catalog
-from projector.catalog import CatalogModel, Device, RefusedModel
+from projector.catalog import CatalogModel, Device, ModelStatus, RefusedModel
 from projector.job import (
     Attention,
     Batch,
@@ -60,15 +60,16 @@ def devices_report(document: Mapping[str, Any]) -> str:
 
 
 def models_report(document: Mapping[str, Any]) -> str:
-    """One line a model, then what is not modelled of which and why; unverified facts carry a tilde."""
+    """One line a model, then what is not modelled of which and why; facts that are not verified carry a mark."""
     rows = [("model", "engine", "layers", "experts", "vocabulary", "parameters")]
     for model in document["models"]:
         figures = (_figure(model[key]) for key in ("layers", "experts", "vocabulary"))
         count = "-" if model["parameters"] is None else parameters(model["parameters"])
-        rows.append((model["name"] + ("" if model["verified"] else " ~"), model["standing"], *figures, count))
+        rows.append((model["name"] + _MARKS.get(model["status"], ""), model["standing"], *figures, count))
     note = (
         "Of a model that is modelled partly, memory is given without a verdict; a refused one is not answered at all."
-        " ~ not verified against a primary source. - not stated, or not known. --output json has aliases and sources."
+        " ~ not verified against a primary source; # compared with it by the number of parameters alone."
+        " - not stated, or not known. --output json has aliases and sources."
     )
     parts = (
         ("Modelled partly, without", "not_modelled", "; "),
@@ -83,6 +84,8 @@ def models_report(document: Mapping[str, Any]) -> str:
     return printable("\n".join([columns(rows, left=2), paragraph(note), *sections]) + "\n")
 
 
+_MARKS = {ModelStatus.UNVERIFIED: " ~", ModelStatus.TOTAL: " #"}
+"""What stands behind the name of a model whose facts are not verified."""
 DOCUMENTS = {"devices": devices_document, "models": models_document}
 """What each command knows, by its name."""
 REPORTS = {"devices": devices_report, "models": models_report}
@@ -136,7 +139,7 @@ def _model(model: CatalogModel) -> dict[str, Any]:
         "experts": None if experts is None else experts.experts,
         "vocabulary": model.vocabulary,
         "parameters": _parameters(model, whole=not missing),
-        "verified": model.verified,
+        "status": model.status.value,
         "sources": list(model.sources),
         "note": model.note,
     }
@@ -155,7 +158,7 @@ def _refused(model: RefusedModel) -> dict[str, Any]:
         "refused": model.reason,
         "aliases": list(model.aliases),
         **dict.fromkeys(_UNKNOWN),
-        "verified": True,
+        "status": None,
         "sources": list(model.sources),
         "note": "",
     }

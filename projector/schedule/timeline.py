@@ -70,6 +70,14 @@ class PipelineTime:
     sending: tuple[float, ...]
     """Seconds that blocking sends occupy, per rank."""
 
+    def repeated(self, times: int) -> "PipelineTime":
+        """Several runs one after another."""
+        return PipelineTime(
+            seconds=self.seconds * times,
+            busy=tuple(seconds * times for seconds in self.busy),
+            sending=tuple(seconds * times for seconds in self.sending),
+        )
+
 
 def longest_path(order: Order, durations: Durations, transfer: Sequence[float], *, blocking: bool = False) -> Timeline:
     """When every event runs if each starts as soon as its rank and its inputs are ready.

@@ -180,8 +180,15 @@ def _software(row: Row) -> Software:
     modern = row.framework.startswith(FUSING_FRAMEWORKS)
     overlaps = modern or dialect is Dialect.PRIMUS_TURBO
     dropout = 0.1 if _drops_out(row) else 0.0
+    # TorchTitan up to 820504e: own norms, repeated keys and values; the loss was compiled from 2025 on.
+    titan = dialect is Dialect.TORCHTITAN
+    compiled = titan and "compile" in _word(row.train.get("extra", ""))
     return Software(
         dialect=dialect,
+        compiled_layers=compiled,
+        compiled_loss=compiled and row.source != "torchtitan-2024-12",
+        fused_norms=not titan,
+        repeated_key_values=titan,
         flash_attention=_flag(row, "attention-backend") != "unfused" and not old,
         cross_entropy=_cross_entropy(row),
         gradient_accumulation_fusion=old

@@ -35,9 +35,6 @@ def test_cfg_01_recompute_activations_is_selective_and_unknown_paths_do_not_matt
     assert not loaded.unmodelled
 
 
-@pytest.mark.xfail(
-    strict=True, reason="nothing public says what the runtime and its communicators take of an MI250X die"
-)
 def test_cfg_01_a_71b_model_on_8192_dies_fits() -> None:
     assert memory_of(lumi()).verdict is Verdict.FITS
 

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from projector import catalog
-from projector.catalog import CatalogModel
+from projector.catalog import CatalogModel, ModelStatus
 from projector.catalog.model_file import read_model
 from projector.errors import ConfigurationError, NotAvailable, PresetUnknown
 from projector.job import (
@@ -39,6 +39,21 @@ def test_a_model_file_follows_the_schema(path: Path) -> None:
     stated = content(path)
     schema = SCHEMAS["refused_model" if "refused" in stated else "model"]
     jsonschema.validate(stated, schema, cls=jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("model", catalog.models(), ids=lambda model: model.name)
+def test_no_model_with_a_recalled_source_is_verified(model: CatalogModel) -> None:
+    recalled = any("(recalled)" in source for source in model.sources)
+    assert not (recalled and model.status is ModelStatus.VERIFIED)
+
+
+@pytest.mark.parametrize(
+    "model", [model for model in catalog.models() if model.status is ModelStatus.TOTAL], ids=lambda model: model.name
+)
+def test_what_only_a_total_vouches_for_states_the_total_and_whose_it_is(model: CatalogModel) -> None:
+    assert model.parameters
+    assert any(source.startswith("parameters: ") for source in model.sources)
+    assert any("(recalled)" in source for source in model.sources)
 
 
 def test_layers_repeat_in_the_order_of_the_file() -> None:
@@ -213,7 +228,7 @@ layers:
         pytest.param(
             "unverified",
             "checked",
-            "bad.yaml.status: 'checked'; expected verified or unverified",
+            "bad.yaml.status: 'checked'; expected one of verified, total, unverified",
             id="unknown status",
         ),
         pytest.param(

@@ -57,6 +57,15 @@ def test_a_whole_model_has_its_count_of_parameters_and_a_refused_one_has_none() 
     assert flux.keys() == BY_NAME["llama2-7b"].keys()
 
 
+@pytest.mark.parametrize(
+    ("name", "status", "mark"),
+    [("mistral-nemo-12b", "verified", ""), ("yi-34b", "total", " #"), ("zebra-llama-1b", "unverified", " ~")],
+)
+def test_a_mark_tells_what_vouches_for_the_facts(name: str, status: str, mark: str) -> None:
+    assert BY_NAME[name]["status"] == status
+    assert re.search(rf"^{re.escape(name + mark)} {{2,}}\w", models_report(DOCUMENT), re.MULTILINE)
+
+
 def test_the_text_has_a_line_a_model_and_the_reasons_below() -> None:
     text = models_report(DOCUMENT)
     table, *_ = text.split("\n\n")

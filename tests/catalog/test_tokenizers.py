@@ -34,6 +34,11 @@ def test_the_file_follows_the_schema() -> None:
     jsonschema.validate(content(CATALOG / "tokenizers.yaml"), SCHEMA)
 
 
+def test_no_tokenizer_with_a_recalled_source_is_verified() -> None:
+    families = content(CATALOG / "tokenizers.yaml").items()
+    assert [name for name, each in families if "(recalled)" in each["source"] and each["status"] == "verified"] == []
+
+
 @pytest.mark.parametrize(
     ("kind", "model", "entries"),
     [

@@ -10,7 +10,12 @@ CANARY = "PROJECTOR_FUZZ_CANARY"
 """A variable of the process that no file may see; the files ask for it."""
 
 SEEDS = Path(__file__).parent / "seeds"
-COMPANIONS = {"deepspeed.json": "config.json", "accelerate.yaml": "config.json", "run.sh": "model_config.yaml"}
+COMPANIONS = {
+    "deepspeed.json": "config.json",
+    "accelerate.yaml": "config.json",
+    "fsdp.json": "config.json",
+    "run.sh": "model_config.yaml",
+}
 """Seeds that are given beside a configuration, and beside which one."""
 OTHERS = "others.yaml"
 """Name of all good files that are not the project's own."""
@@ -96,7 +101,8 @@ def _splice(random: Random, text: str, others: Sequence[str]) -> str:
 
 def _nest(random: Random, text: str, _: Sequence[str]) -> str:
     """Put the same opening many times."""
-    place, opening = _place(random, text), random.choice(("[", "{", "(", "- ", "a: ", "$((", "${a:-", "&a "))
+    openings = ("[", "{", "(", "- ", "a: ", "a.", "--a.a", "$((", "${a:-", "&a ")
+    place, opening = _place(random, text), random.choice(openings)
     return text[:place] + opening * random.choice((30, 300, 3000)) + text[place:]
 
 

@@ -58,7 +58,7 @@ class Tally:
 def reading(root: Path) -> Callable[[Seed], object]:
     """How a file is handed in, by its kind."""
     texts = {name: (SEEDS / name).read_text(encoding="utf-8") for name in COMPANIONS.values()}
-    needed = [("micro_batch_size", "1"), ("seq_length", "2048"), ("global_batch_size", "64")]
+    needed = [("micro_batch_size", "1"), ("seq_length", "2048"), ("global_batch_size", "64"), ("bf16", "true")]
 
     def hand_in(file: Seed) -> object:
         if file.name == HARDWARE:

@@ -69,6 +69,16 @@ def test_flash_attention_keeps_no_scores() -> None:
     assert difference == 2 * 64 * 4096 * 4096 - 4 * 4096 * 64
 
 
+def test_scores_are_as_wide_as_activations() -> None:
+    """In fp32 torch keeps four bytes of softmax, a mask byte and four of what dropout gives."""
+    wide = Precision(activation_bytes=4)
+    stored, dropped = Software(flash_attention=False), Software(flash_attention=False, attention_dropout=0.1)
+    flash = kept(DENSE, precision=wide)
+    scores = 64 * 4096 * 4096
+    assert kept(DENSE, precision=wide, software=stored) - flash == 4 * scores - 4 * 4096 * 64
+    assert kept(DENSE, precision=wide, software=dropped) - flash == 9 * scores - 4 * 4096 * 64
+
+
 def test_a_window_saves_nothing_without_flash_attention() -> None:
     windowed = replace(DENSE, mixer=Attention(heads=64, key_value_heads=8, head_dim=128, window=128))
     unfused = Software(flash_attention=False)

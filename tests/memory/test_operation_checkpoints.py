@@ -96,6 +96,24 @@ def test_weights_that_are_not_sharded_again_stay_whole() -> None:
     assert traffic[0] == pytest.approx(2 * traffic[1])
 
 
+def test_gradients_summed_in_bf16_halve_what_waits_for_it_and_what_travels() -> None:
+    wide = job(recompute=FULL)
+    narrow = replace(wide, precision=replace(wide.precision, reduction_bytes=2))
+    # The bf16 gradient of the output layer stays, and two inputs of a layer's reduce-scatter shrink.
+    layer = 2 * 4096 * (4096 + 1024) + 3 * 4096 * 14336 + 2 * 4096
+    gone = component(wide, "gradients before reduction") - component(narrow, "gradients before reduction")
+    assert gone == 2 * 2 * layer
+    sent = [
+        sum(
+            call.message_bytes
+            for call in project_job(each, NODE)[1].communication
+            if call.collective == "reduce_scatter"
+        )
+        for each in (wide, narrow)
+    ]
+    assert sent[0] == pytest.approx(2 * sent[1])
+
+
 def test_offloaded_shards_leave_only_what_is_gathered() -> None:
     here = job(recompute=FULL)
     there = replace(here, optimizer=replace(here.optimizer, offload_fraction=1.0, offload_shards=True))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from projector.errors import LayoutImpossible
-from projector.job import ModelArchitecture, Parallelism, Schedule, Sharding
+from projector.job import Dialect, ModelArchitecture, Parallelism, Schedule, Sharding
 from projector.parallelism import resolve
 from tests.layers.builders import DENSE, job, mixtral, model, target
 
@@ -62,6 +62,15 @@ def test_refused(architecture: ModelArchitecture, layout: Parallelism, nodes: in
         resolve(job(architecture, global_=batch, sequence=sequence, layout=layout), target(nodes=nodes))
     assert caught.value.place
     assert caught.match(complaint)
+
+
+def test_megatron_takes_no_group_that_leaves_stages_empty() -> None:
+    layout = Parallelism(pipeline=8, virtual_pipeline=2, micro_batch_group=4)
+    megatron = job(model((DENSE,) * 16), global_=4, layout=layout)
+    with pytest.raises(LayoutImpossible, match=r"4 micro batches with pipeline parallel 8 .* in groups of 4"):
+        resolve(megatron, target())
+    torch = replace(megatron, software=replace(megatron.software, dialect=Dialect.TORCHTITAN))
+    assert resolve(torch, target()).micro_batch_group == 4
 
 
 def test_a_v_shaped_schedule_needs_two_chunks() -> None:

@@ -17,6 +17,9 @@ def orders(draw: st.DrawFn) -> Order:
     schedule = draw(st.sampled_from(AVAILABLE))
     pipeline = draw(st.integers(1, 7))
     if schedule is Schedule.INTERLEAVED:
+        if pipeline > 1 and draw(st.booleans()):  # one group, of fewer micro batches than stages
+            fewer = draw(st.integers(1, pipeline - 1))
+            return order(schedule, pipeline, draw(st.integers(2, 4)), fewer, fewer)
         group = pipeline + draw(st.integers(0, 3))
         last = draw(st.sampled_from([0, *range(pipeline, group)]))
         return order(schedule, pipeline, draw(st.integers(2, 4)), group * draw(st.integers(1, 4)) + last, group)
@@ -106,7 +109,7 @@ def test_interleaving_names_the_nearest_batches_when_micro_batches_do_not_divide
         order(Schedule.INTERLEAVED, 4, 2, 10)
 
 
-@pytest.mark.parametrize(("micro_batches", "group"), [(5, 4), (10, 3), (10, 11), (11, 8)])
+@pytest.mark.parametrize(("micro_batches", "group"), [(5, 4), (6, 3), (10, 3), (10, 11), (11, 8)])
 def test_a_group_that_leaves_the_pipeline_partly_empty_is_refused(micro_batches: int, group: int) -> None:
     with pytest.raises(BatchIndivisible):
         order(Schedule.INTERLEAVED, 4, 2, micro_batches, group)

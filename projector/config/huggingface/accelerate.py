@@ -5,13 +5,13 @@ Meanings are those of huggingface/accelerate src/accelerate/commands/config/conf
 
 from dataclasses import replace
 
-from projector.config.huggingface.deepspeed import AUTO, STAGES
-from projector.config.huggingface.fsdp import fsdp_setup, truth
-from projector.config.huggingface.setup import Compute, Engine, Setup, file_facts, rest
+from projector.config.huggingface.deepspeed import AUTO, note_gathered
+from projector.config.huggingface.fsdp import fsdp_setup
+from projector.config.huggingface.setup import Compute, Engine, Kind, Setup, file_facts, plain, rest
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.errors import LayoutImpossible
-from projector.job import Sharding
+from projector.job import ZERO_STAGES, Sharding
 from projector.provenance import ConfigValue
 
 MARKS = frozenset({"distributed_type", "compute_environment", "mixed_precision"})
@@ -25,6 +25,8 @@ _ENGINES = {
 }
 """`distributed_type` by what it starts."""
 _COMPUTE = {"no": Compute.FP32, "bf16": Compute.BF16, "fp16": Compute.FP16, "fp8": Compute.BF16}
+_STAGE = 2
+"""The ZeRO stage where nothing states one (DeepSpeedPlugin)."""
 _MEGATRON = {
     "megatron_lm_tp_degree": "tensor_model_parallel_size",
     "megatron_lm_pp_degree": "pipeline_model_parallel_size",
@@ -40,7 +42,7 @@ def read_accelerate(keys: Keys, notes: Notes, *, name: str) -> tuple[Setup, list
     keys = _words(keys)
     engine = _ENGINES[keys.choice("distributed_type", "NO", _ENGINES)]
     refers = keys.text("deepspeed_config.deepspeed_config_file") if engine is Engine.DEEPSPEED else None
-    setup = replace(_of_engine(keys, engine, refers), engine=engine)
+    setup = replace(_of_engine(keys, engine, refers, notes), engine=engine)
     nodes, per_node = _cluster(keys, notes)
     precision = keys.choice("mixed_precision", "no", _COMPUTE) if _is_set(keys, "mixed_precision") else None
     if precision == "fp8":
@@ -56,13 +58,12 @@ def read_accelerate(keys: Keys, notes: Notes, *, name: str) -> tuple[Setup, list
         deepspeed_file=refers,
         places={**setup.places, "compute": keys.place("mixed_precision"), "engine": keys.place("distributed_type")},
     )
-    facts = file_facts("accelerate")
-    return setup, rest(keys, facts, notes, name=name)
+    return setup, rest(keys, file_facts(Kind.ACCELERATE), notes, name=name)
 
 
 def _words(keys: Keys) -> Keys:
-    """With the word `no` where YAML makes it false."""
-    values = dict(keys.values)
+    """With truth as truth, and the word `no` where YAML makes it false."""
+    values = plain(keys)
     for key, word in (("distributed_type", "NO"), ("mixed_precision", "no")):
         if key in values and values[key].value is False:
             values[key] = replace(values[key], value=word)
@@ -73,10 +74,10 @@ def _is_set(keys: Keys, key: str) -> bool:
     return keys.raw(key) is not None
 
 
-def _of_engine(keys: Keys, engine: Engine, refers: str | None) -> Setup:
+def _of_engine(keys: Keys, engine: Engine, refers: str | None, notes: Notes) -> Setup:
     match engine:
         case Engine.DEEPSPEED:
-            return _deepspeed(keys) if refers is None else Setup()
+            return _deepspeed(keys, notes) if refers is None else Setup()
         case Engine.FSDP:
             return _meshed(keys, fsdp_setup(keys, "fsdp_config.fsdp_"))
         case Engine.MEGATRON:
@@ -85,12 +86,16 @@ def _of_engine(keys: Keys, engine: Engine, refers: str | None) -> Setup:
             return Setup(sharding=Sharding.NONE)
 
 
-def _deepspeed(keys: Keys) -> Setup:
+def _deepspeed(keys: Keys, notes: Notes) -> Setup:
     section = "deepspeed_config"
-    stage = _whole(keys, f"{section}.zero_stage")
+    stage = keys.integer(f"{section}.zero_stage", maximum=len(ZERO_STAGES) - 1)
+    if stage is None:
+        notes.assume(f"ZeRO stage {_STAGE}", f"the default of accelerate; say {section}.zero_stage to use another")
+        stage = _STAGE
+    note_gathered(notes, stage=stage, where=keys.place(f"{section}.zero_stage"))
     device = keys.choice(f"{section}.offload_optimizer_device", "none", ("none", "cpu", "nvme"))
     return Setup(
-        sharding=STAGES[2 if stage is None else min(stage, len(STAGES) - 1)],
+        sharding=ZERO_STAGES[stage],
         accumulation=_whole(keys, f"{section}.gradient_accumulation_steps"),
         offload_fraction=float(device != "none"),
         places={"sharding": keys.place(f"{section}.zero_stage")},
@@ -128,9 +133,8 @@ def _megatron(keys: Keys) -> Setup:
         full = f"megatron_lm_config.{key}"
         value = keys.raw(full)
         if value is not None:
-            kept = truth(keys, full) if str(value).lower() in {"true", "false"} else value
             stated = keys.values[full]
-            values[argument] = ConfigValue(key=full, value=kept, source=stated.source, file=stated.file)
+            values[argument] = ConfigValue(key=full, value=value, source=stated.source, file=stated.file)
     return Setup(
         accumulation=keys.integer("megatron_lm_config.megatron_lm_num_micro_batches", minimum=1), megatron=values
     )

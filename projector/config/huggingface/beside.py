@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from projector.config.document import Document
 from projector.config.huggingface import accelerate, deepspeed, fsdp
-from projector.config.huggingface.setup import Engine, Setup, merged
+from projector.config.huggingface.setup import Engine, Kind, Setup, merged
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.config.safe_json import parse_json_or_yaml
@@ -13,8 +13,6 @@ from projector.config.tree import Tree, build, flatten
 from projector.errors import ConfigurationError
 from projector.provenance import Source
 
-KINDS = ("DeepSpeed", "accelerate", "FSDP")
-"""Kinds of files that may lie beside a config.json."""
 SHARED = {
     "micro_batch_size": ("train_micro_batch_size_per_gpu",),
     "global_batch_size": ("train_batch_size",),
@@ -29,8 +27,8 @@ class Beside:
 
     name: str
     """What messages call it."""
-    kind: str
-    """One of `KINDS`."""
+    kind: Kind
+    """What wrote it."""
     tree: Tree
     """Its values."""
 
@@ -67,17 +65,17 @@ def setup_of(files: Sequence[Beside], notes: Notes) -> tuple[Setup, list[str]]:
     Raises `ConfigurationError` where they contradict one another or one that they refer to is missing.
     """
     readers = {
-        "DeepSpeed": deepspeed.read_deepspeed,
-        "accelerate": accelerate.read_accelerate,
-        "FSDP": fsdp.read_fsdp,
+        Kind.DEEPSPEED: deepspeed.read_deepspeed,
+        Kind.ACCELERATE: accelerate.read_accelerate,
+        Kind.FSDP: fsdp.read_fsdp,
     }
     setups, ignored = [], []
     for file in files:
         setup, unused = readers[file.kind](Keys(flatten(file.tree)), notes, name=file.name)
-        setups.append(setup)
+        setups.append((file.name, setup))
         ignored += unused
     together = merged(setups)
-    given = any(file.kind == "DeepSpeed" for file in files)
+    given = any(file.kind is Kind.DEEPSPEED for file in files)
     if together.deepspeed_file is not None and not given:
         message = f"{together.deepspeed_file!r} decides the run and was not given"
         raise ConfigurationError(message, place=files[0].name, expected="give that file too (--with FILE)")
@@ -86,13 +84,13 @@ def setup_of(files: Sequence[Beside], notes: Notes) -> tuple[Setup, list[str]]:
     return together, ignored
 
 
-def _kind(keys: Iterable[str], *, name: str) -> str:
+def _kind(keys: Iterable[str], *, name: str) -> Kind:
     stated = set(keys)
     if stated & accelerate.MARKS:
-        return "accelerate"
+        return Kind.ACCELERATE
     if stated & deepspeed.MARKS:
-        return "DeepSpeed"
+        return Kind.DEEPSPEED
     if {key.removeprefix(fsdp.PREFIX) for key in stated} & fsdp.MARKS:
-        return "FSDP"
+        return Kind.FSDP
     expected = "DeepSpeed JSON (zero_optimization), accelerate YAML (distributed_type) or the Trainer's FSDP JSON"
     raise ConfigurationError("not a file that is known beside a config.json", place=name, expected=expected)

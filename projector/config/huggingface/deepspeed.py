@@ -1,38 +1,36 @@
 """A DeepSpeed configuration -> what it decides about a run.
 
-Meanings and defaults are those of deepspeedai/DeepSpeed deepspeed/runtime/config.py and zero/config.py. `"auto"` stands
-for what the Trainer or accelerate says, and counts as not stated.
+Meanings and defaults are those of deepspeedai/DeepSpeed deepspeed/runtime/config.py and zero/config.py. `"auto"` counts
+as not stated where the Trainer fills it; elsewhere DeepSpeed refuses it, and so does the reader.
 """
 
-from projector.config.huggingface.setup import Compute, Engine, Setup, file_facts, rest
+from projector.config.huggingface.setup import Buckets, Compute, Engine, Kind, Setup, file_facts, rest
 from projector.config.keys import Keys
 from projector.config.notes import Notes
-from projector.job import Sharding
+from projector.errors import ConfigurationError
+from projector.job import ZERO_STAGES
 
 MARKS = frozenset(
     {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "zero_allow_untested_optimizer"}
 )
 """Keys of which every DeepSpeed configuration has one."""
-STAGES = (Sharding.NONE, Sharding.OPTIMIZER, Sharding.GRADIENTS, Sharding.PARAMETERS)
-"""What each ZeRO stage divides (arXiv 1910.02054)."""
 AUTO = "auto"
-_ACCUMULATED = {"fp32": Compute.FP32, "bf16": Compute.BF16, "fp16": Compute.FP16}
-_BUCKET_ELEMENTS = 500_000_000
-"""Default of `reduce_bucket_size`."""
-_BUCKET_BYTES = 2
-"""Bytes of an element of a bucket in 16 bit."""
+_TYPES = {"fp32": Compute.FP32, "bf16": Compute.BF16, "fp16": Compute.FP16}
+_LIVE_ELEMENTS = 1e9
+"""Default of `stage3_max_live_parameters` and of `stage3_max_reuse_distance`."""
 
 
 def read_deepspeed(stated: Keys, notes: Notes, *, name: str) -> tuple[Setup, list[str]]:
     """What the file decides, and its keys without influence; raises `ConfigurationError`."""
-    automatic = {key for key, value in stated.values.items() if value.value == AUTO}
+    facts = file_facts(Kind.DEEPSPEED)
+    automatic = {key for key, value in stated.values.items() if value.value == AUTO and key in facts.filled}
     keys = Keys({key: value for key, value in stated.values.items() if key not in automatic})
     zero = "zero_optimization"
-    stage = keys.integer(f"{zero}.stage", 0, maximum=len(STAGES) - 1)
+    stage = keys.integer(f"{zero}.stage", 0, maximum=len(ZERO_STAGES) - 1)
     group = keys.integer(f"{zero}.mics_shard_size") if keys.raw(f"{zero}.mics_shard_size") != -1 else None
     setup = Setup(
         engine=Engine.DEEPSPEED,
-        sharding=STAGES[stage],
+        sharding=ZERO_STAGES[stage],
         shard_degree=group or None,
         compute=_compute(keys, automatic),
         gradient_compute=_gradients(keys),
@@ -40,6 +38,7 @@ def read_deepspeed(stated: Keys, notes: Notes, *, name: str) -> tuple[Setup, lis
         accumulation=keys.integer("gradient_accumulation_steps", minimum=1),
         global_batch=keys.integer("train_batch_size", minimum=1),
         offload_fraction=_offload(keys, stage=stage),
+        buckets=_buckets(keys, automatic),
         optimizer=_optimizer(keys),
         tensor=1,
         context=1,
@@ -53,8 +52,8 @@ def read_deepspeed(stated: Keys, notes: Notes, *, name: str) -> tuple[Setup, lis
             "optimizer": stated.place("optimizer.type"),
         },
     )
-    _note_buckets(keys, notes, stage=stage, name=name)
-    facts = file_facts("deepspeed")
+    _note_automatic(automatic, notes)
+    _note_transients(keys, notes, stage=stage, name=name)
     return setup, [*rest(keys, facts, notes, name=name), *sorted(automatic)]
 
 
@@ -62,7 +61,8 @@ def _compute(keys: Keys, automatic: set[str]) -> Compute | None:
     brain = keys.boolean("bf16.enabled") | keys.boolean("bfloat16.enabled")
     half = keys.boolean("fp16.enabled")
     if brain and half:
-        keys.wrong("fp16.enabled", "one of bf16 and fp16")
+        message = "fp16 and bf16 are both enabled"
+        raise ConfigurationError(message, place=keys.place("fp16.enabled"), expected="one of the two")
     if brain or half:
         return Compute.BF16 if brain else Compute.FP16
     return None if automatic & {"bf16.enabled", "bfloat16.enabled", "fp16.enabled"} else Compute.FP32
@@ -70,7 +70,7 @@ def _compute(keys: Keys, automatic: set[str]) -> Compute | None:
 
 def _gradients(keys: Keys) -> Compute | None:
     key = "data_types.grad_accum_dtype"
-    return None if keys.raw(key) is None else _ACCUMULATED[keys.choice(key, "fp32", _ACCUMULATED)]
+    return None if keys.raw(key) is None else _TYPES[keys.choice(key, "fp32", _TYPES)]
 
 
 def _offload(keys: Keys, *, stage: int) -> float:
@@ -91,24 +91,64 @@ def _optimizer(keys: Keys) -> str | None:
     return "sgd_momentum" if kind is not None and kind.lower() == "sgd" and momentum else kind
 
 
-def _note_buckets(keys: Keys, notes: Notes, *, stage: int, name: str) -> None:
-    """The buffers of ZeRO-1 and 2 in which gradients are collected, two of them with overlap."""
-    elements = keys.number("zero_optimization.reduce_bucket_size", _BUCKET_ELEMENTS)
-    keys.number("zero_optimization.allgather_bucket_size", _BUCKET_ELEMENTS)
-    copies = 2 if keys.boolean("zero_optimization.overlap_comm", default=stage == len(STAGES) - 1) else 1
-    if stage in {1, 2}:
-        size = elements * copies * _BUCKET_BYTES / 1024**3
-        notes.not_modelled(
-            "DeepSpeed's reduction buckets (zero_optimization.reduce_bucket_size)",
-            where=name,
-            effect=f"up to {size:.1f} GiB of gradients on their way are not counted",
-            decides=False,
-        )
-    offloaded = keys.text("zero_optimization.offload_optimizer.device", "none") != "none"
+def _buckets(keys: Keys, automatic: set[str]) -> Buckets:
+    """The buffers of gradients (runtime/zero/stage_1_and_2.py and stage3.py)."""
+    zero, usual = "zero_optimization", Buckets()
+    size = f"{zero}.reduce_bucket_size"
+    stated = keys.number(size)
+    elements = None if size in automatic else usual.elements if stated is None else int(stated)
+    keys.number(f"{zero}.allgather_bucket_size")
+    overlapped = keys.raw(f"{zero}.overlap_comm") is not None
+    kind = keys.text("communication_data_type")
+    if kind is not None and kind.lower() not in _TYPES:
+        keys.wrong("communication_data_type", f"one of {', '.join(_TYPES)}")
+    wide = keys.boolean("fp32_allreduce")
+    return Buckets(
+        elements=elements,
+        overlapped=keys.boolean(f"{zero}.overlap_comm") if overlapped else None,
+        contiguous=keys.boolean(f"{zero}.contiguous_gradients", default=True),
+        element_type=_TYPES[kind.lower()] if kind is not None else Compute.FP32 if wide else None,
+    )
+
+
+def _note_automatic(automatic: set[str], notes: Notes) -> None:
+    """Say what is taken for an `auto` that decides and that nothing beside the file has to state."""
+    if "zero_optimization.reduce_bucket_size" in automatic:
+        why = "zero_optimization.reduce_bucket_size is auto, which the Trainer makes hidden_size squared"
+        notes.assume("reduction buckets of hidden_size x hidden_size gradients", why)
+    if "amp.enabled" in automatic:
+        notes.assume("no NVIDIA Apex", "amp.enabled is auto, and the Trainer switches it on for its Apex backend alone")
+
+
+def _note_transients(keys: Keys, notes: Notes, *, stage: int, name: str) -> None:
+    """Say what a ZeRO stage holds for a while and the engine does not count, with its size."""
+    zero = "zero_optimization"
+    live = keys.number(f"{zero}.stage3_max_live_parameters", _LIVE_ELEMENTS)
+    keys.number(f"{zero}.stage3_max_reuse_distance")
+    keys.number(f"{zero}.stage3_prefetch_bucket_size")
+    note_gathered(notes, stage=stage, live=live, where=name)
+    if keys.raw("communication_data_type") is not None or keys.boolean("fp32_allreduce"):
+        effect = "its buffers are counted in it; the time is that of gradients as wide as they are kept"
+        what = "reduction of gradients in a type of its own (communication_data_type)"
+        notes.not_modelled(what, where=name, effect=effect, decides=False)
+    offloaded = keys.text(f"{zero}.offload_optimizer.device", "none") != "none"
     if offloaded and stage > 1:
         notes.not_modelled(
             "offloading of gradients with their optimizer",
             where=name,
             effect="gradients in host memory are counted on the device, so that memory is an upper bound",
             decides=False,
+            overstates=True,
         )
+
+
+def note_gathered(notes: Notes, *, stage: int, live: float = _LIVE_ELEMENTS, where: str) -> None:
+    """Say how many gathered weights ZeRO-3 may hold back for their next use, `live` elements at most."""
+    if stage < len(ZERO_STAGES) - 1:
+        return
+    notes.not_modelled(
+        "gathered weights that ZeRO-3 keeps for their next use (zero_optimization.stage3_max_live_parameters)",
+        where=where,
+        effect=f"up to {live * 2 / 1024**3:.1f} GiB of them in 16 bit may live at once; two layers' are counted",
+        decides=live > _LIVE_ELEMENTS,
+    )

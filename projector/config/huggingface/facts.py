@@ -42,6 +42,8 @@ class Family:
     """Kind of every norm."""
     position: str
     """How positions enter."""
+    aliases: Mapping[str, str]
+    """Other names of its keys, beside those that all families share."""
     extra_positions: int
     """Rows of a learned position table beyond the longest sequence."""
     post_norms: bool
@@ -54,6 +56,23 @@ class Family:
     """A part of the family that is not modelled: what, effect, decides; empty for none."""
     variants: tuple[Mapping[str, Any], ...]
     """What changes when keys have the values of `when`."""
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """The parts of the architecture that its layers have."""
+        experts = ("experts",) if self.experts_at is not None else ()
+        return ("model", "latent" if self.latent else "attention", "dense", *experts, "dropout")
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Every key that decides something, stated or not."""
+        stated = [value for group in self.described for value in self.fields[group].values()]
+        factors = [key for value in stated if isinstance(value, list) for key in value]
+        named = [value for value in stated if isinstance(value, str)]
+        rules = (self.mixers, self.experts_at or {})
+        ruled = {value for rule in rules for key, value in rule.items() if key != "rule" and isinstance(value, str)}
+        always = ("attention_chunk_size", "layer_types", "sliding_window")
+        return frozenset({*named, *factors, *ruled, *self.defaults, *always})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,10 +89,14 @@ class HuggingFaceFacts:
     """Keys that some family reads: one that has no layer they describe may state them too."""
     unmodelled: tuple[Switch, ...]
     """Keys with an influence that the engine does not model."""
+    widened: tuple[str, ...]
+    """Formats of checkpoints, by `quant_method`, whose weights are widened to be trained."""
     megatron: Mapping[str, Any]
     """Megatron-LM's arguments that are assumed where no file of another framework lies beside config.json."""
     architecture_arguments: frozenset[str]
     """Megatron-LM's arguments that describe a model."""
+    primus_arguments: frozenset[str]
+    """Arguments of a run that Primus adds to Megatron-LM's."""
 
 
 @cache
@@ -87,8 +110,10 @@ def huggingface_facts() -> HuggingFaceFacts:
         ignored=frozenset(content["ignored"].split()),
         fields=frozenset(key for item in content["families"].values() for key in item.get("defaults", ())),
         unmodelled=tuple(switch(item) for item in content["unmodelled"]),
+        widened=tuple(content["widened"].split()),
         megatron=content["megatron"],
         architecture_arguments=frozenset(content["architecture_arguments"].split()),
+        primus_arguments=frozenset(content["primus_arguments"].split()),
     )
 
 
@@ -114,6 +139,7 @@ def family(name: str) -> Family | None:
         kinds=own.get("kinds", {}),
         norm=own.get("norm", "rms"),
         position=own.get("position", "rotary"),
+        aliases=own.get("aliases", {}),
         extra_positions=own.get("extra_positions", 0),
         post_norms=own.get("post_norms", False),
         eager_attention=own.get("eager_attention", False),

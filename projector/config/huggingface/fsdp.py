@@ -4,7 +4,9 @@ Both spell the same keys, accelerate with the prefix `fsdp_`. Meanings are those
 src/accelerate/utils/dataclasses.py (FullyShardedDataParallelPlugin) and transformers 5.24.0 training_args.py.
 """
 
-from projector.config.huggingface.setup import Engine, Setup, file_facts, rest
+from dataclasses import dataclass
+
+from projector.config.huggingface.setup import Engine, Kind, Setup, file_facts, plain, rest
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError, shown
@@ -16,8 +18,10 @@ MARKS = frozenset(
         "activation_checkpointing",
         "auto_wrap_policy",
         "backward_prefetch",
+        "cpu_offload",
         "limit_all_gathers",
         "min_num_params",
+        "offload_params",
         "reshard_after_forward",
         "sharding_strategy",
         "transformer_layer_cls_to_wrap",
@@ -38,27 +42,40 @@ _STRATEGIES = {
 """What a strategy divides, and whether within nodes alone; numbered from 1 in this order."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Strategy:
+    """What FSDP divides, and where its shards live."""
+
+    sharding: Sharding
+    """What is divided."""
+    within_node: bool = False
+    """Over the GPUs of a node alone."""
+    offload: bool = False
+    """Shards live in host memory."""
+
+
 def read_fsdp(stated: Keys, notes: Notes, *, name: str) -> tuple[Setup, list[str]]:
     """What a file of the Trainer decides, and its keys without influence; raises `ConfigurationError`."""
     keys = Keys(_without_prefix(stated))
     setup = fsdp_setup(keys)
-    facts = file_facts("fsdp")
-    ignored = rest(keys, facts, notes, name=name)
+    ignored = rest(keys, file_facts(Kind.FSDP), notes, name=name)
     return setup, [keys.values[key].key for key in ignored]
 
 
 def _without_prefix(stated: Keys) -> dict[str, ConfigValue]:
-    return {key.removeprefix(PREFIX): value for key, value in stated.values.items()}
+    return {key.removeprefix(PREFIX): value for key, value in plain(stated).items()}
 
 
 def fsdp_setup(keys: Keys, prefix: str = "") -> Setup:
     """What keys behind a prefix decide."""
-    sharding, within = _strategy(keys, prefix)
+    found = _strategy(keys, prefix)
     checkpointing = truth(keys, f"{prefix}activation_checkpointing")
+    offloads = [truth(keys, f"{prefix}{name}") for name in ("offload_params", "cpu_offload")]
     return Setup(
         engine=Engine.FSDP,
-        sharding=sharding,
-        within_node=within,
+        sharding=found.sharding,
+        within_node=found.within_node,
+        offload_shards=found.offload or any(offloads),
         checkpointing=checkpointing,
         places={
             "sharding": keys.place(f"{prefix}sharding_strategy"),
@@ -67,17 +84,19 @@ def fsdp_setup(keys: Keys, prefix: str = "") -> Setup:
     )
 
 
-def strategy(words: str, *, place: str) -> tuple[Sharding, bool]:
-    """What the words of the Trainer's `fsdp` divide, such as `full_shard auto_wrap`."""
-    names = [word for word in words.lower().split() if word not in {"auto_wrap", "offload"}]
+def strategy(words: str, *, place: str) -> Strategy:
+    """What the words of the Trainer's `fsdp` say, such as `full_shard offload auto_wrap`."""
+    stated = words.lower().split()
+    names = [word for word in stated if word not in {"auto_wrap", "offload"}]
     if len(names) != 1 or names[0] not in _STRATEGIES:
         raise ConfigurationError(
             f"{shown(words)} is not a strategy of FSDP", place=place, expected=f"one of {', '.join(_STRATEGIES)}"
         )
-    return _STRATEGIES[names[0]]
+    sharding, within = _STRATEGIES[names[0]]
+    return Strategy(sharding=sharding, within_node=within, offload="offload" in stated)
 
 
-def _strategy(keys: Keys, prefix: str) -> tuple[Sharding, bool]:
+def _strategy(keys: Keys, prefix: str) -> Strategy:
     """The strategy by name or number; FSDP2 says instead whether weights are divided again after forward."""
     keys.raw(f"{prefix}version")
     key = f"{prefix}sharding_strategy"

@@ -6,6 +6,7 @@ from typing import Any
 
 from projector import catalog
 from projector.config.huggingface.architecture import architecture
+from projector.config.huggingface.checks import assume_sizes, note_classes, refuse_misspelt, renamed
 from projector.config.huggingface.facts import Family, family, huggingface_facts
 from projector.config.huggingface.setup import Compute, FileFacts, rest
 from projector.config.huggingface.training import Trained
@@ -23,8 +24,6 @@ MODEL = "model"
 """The one key of a text that names a model of the catalog instead of describing one."""
 TEXT = "text_config"
 """Section of a multimodal model that describes its decoder."""
-_HEADS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-"""How the names of classes end that predict tokens."""
 _TYPES = {"bfloat16": Compute.BF16, "float16": Compute.FP16, "float32": Compute.FP32}
 _SHARED = {
     "num_layers": ("model", "layers"),
@@ -80,33 +79,29 @@ class Description:
     @property
     def spelling(self) -> dict[str, str]:
         """The file's own key for names that all dialects share, and for those that other families use."""
-        spelled = {name: f"{self.prefix}{key}" for name, key in self._own({**_SHARED, **_USUAL}).items()}
-        own = {key: f"{self.prefix}{key}" for key in self._own_keys} if self._nested else {}
+        names = {**self._own(_SHARED), **self._aliases}
+        spelled = {name: f"{self.prefix}{key}" for name, key in names.items()}
+        own = {key: f"{self.prefix}{key}" for key in self._family.keys} if self._nested else {}
         return {**spelled, **own}
+
+    @property
+    def _aliases(self) -> dict[str, str]:
+        """The family's key for each other name that a file may use."""
+        return {**self._own(_USUAL), **self._family.aliases}
 
     def _own(self, names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
         """The family's key for each name of a field that it spells otherwise and does not use for something else."""
-        keys = {name: self._family.fields[group].get(field) for name, (group, field) in names.items()}
-        return {
-            name: key
-            for name, key in keys.items()
-            if isinstance(key, str) and name != key and name not in self._own_keys
+        model = self._family
+        keys = {
+            name: model.fields[group].get(field) for name, (group, field) in names.items() if group in model.described
         }
+        return {name: key for name, key in keys.items() if isinstance(key, str) and name not in model.keys}
 
     @property
     def known(self) -> set[str]:
         """Every key that may be overridden."""
-        own = {f"{self.prefix}{key}" for key in self._own_keys}
+        own = {f"{self.prefix}{key}" for key in self._family.keys}
         return {*own, *flatten(self._tree), "dtype", "torch_dtype"}
-
-    @property
-    def _own_keys(self) -> set[str]:
-        """Keys of the decoder that decide something, stated or not."""
-        model = self._family
-        named = {value for group in model.fields.values() for value in group.values() if isinstance(value, str)}
-        rules = (model.mixers, model.experts_at or {})
-        ruled = {value for rule in rules for key, value in rule.items() if key != "rule" and isinstance(value, str)}
-        return {*named, *ruled, *model.defaults, "layer_types", "attention_chunk_size", "sliding_window"}
 
     def described(self, overrides: Sequence[Override], notes: Notes) -> Described:
         """The model with overrides on top; raises `ConfigurationError` and `LayoutImpossible`."""
@@ -115,20 +110,20 @@ class Description:
         text = {**_labelled(subtree(tree, TEXT) or {}, self._name)} if self._nested else stated
         if self._nested and "tie_word_embeddings" in stated:
             text.setdefault("tie_word_embeddings", stated["tie_word_embeddings"])
-        own = self._own(_USUAL)
-        text = {own[key] if own.get(key, key) not in text else key: value for key, value in text.items()}
+        text = renamed(text, self._aliases, name=self._name)
+        refuse_misspelt(text, self._family, _known_keys(), name=self._name)
         sections = {key.partition(".")[0] for key in text}
         defaults = _defaults(self._family, {*text, *sections})
         keys = Keys({**defaults, **text})
         model = architecture(keys, self._family, notes, name=_model_name(stated, self._family))
+        assume_sizes(keys, defaults, self._family, notes)
         trained = self._trained(model, keys, stated)
-        facts = _file_facts()
         outer = Keys({key: value for key, value in stated.items() if not key.startswith(f"{TEXT}.")})
         ignored: list[str] = []
         for part, prefix in ((keys, self.prefix), *(((outer, ""),) if self._nested else ())):
             part.read |= {"model_type", "dtype", "torch_dtype", "tie_word_embeddings"}
-            ignored += [f"{prefix}{key}" for key in rest(part, facts, notes, name=self._name)]
-        _note_head(stated, notes, name=self._name)
+            ignored += [f"{prefix}{key}" for key in rest(part, _file_facts(part), notes, name=self._name)]
+        note_classes(stated, self._family, notes, nested=self._nested, name=self._name)
         # The default of a key that a nested section leaves out is listed as that section's.
         listed = {f"{self.prefix}{key}": replace(value, key=f"{self.prefix}{key}") for key, value in defaults.items()}
         return Described(trained=trained, values={**listed, **stated}, ignored=ignored)
@@ -183,23 +178,28 @@ def _defaults(model: Family, stated: Collection[str]) -> dict[str, ConfigValue]:
     }
 
 
-def _file_facts() -> FileFacts:
+def _file_facts(keys: Keys) -> FileFacts:
+    """The facts, with what other values decide: formats that are widened to be trained, a table of usual width."""
+    facts, section = huggingface_facts(), "quantization_config"
+    method, width = keys.values.get(f"{section}.quant_method"), keys.values.get("hidden_size")
+    widened = method is not None and method.value in facts.widened
+    changes: dict[str, dict[str, Any]] = {
+        section: {"decides": not widened},
+        "word_embed_proj_dim": {"neutral": () if width is None else (width.value,)},
+    }
+    switches = (replace(each, **changes.get(each.key, {})) for each in facts.unmodelled)
+    return FileFacts(ignored=facts.ignored | facts.fields, unmodelled=tuple(switches))
+
+
+def _known_keys() -> frozenset[str]:
+    """Keys of a config.json that the data name, whatever the family, and sections of them."""
     facts = huggingface_facts()
-    return FileFacts(ignored=facts.ignored | facts.fields, unmodelled=facts.unmodelled)
+    return facts.ignored.union(facts.fields, (each.key for each in facts.unmodelled))
 
 
 def _model_name(stated: Mapping[str, ConfigValue], model: Family) -> str:
     path = stated.get("_name_or_path")
     return str(path.value).rstrip("/").rpartition("/")[2] if path is not None and path.value else model.name
-
-
-def _note_head(stated: Mapping[str, ConfigValue], notes: Notes, *, name: str) -> None:
-    classes = stated.get("architectures")
-    names = classes.value if classes is not None and isinstance(classes.value, list) else []
-    for other in (str(item) for item in names if not str(item).endswith(_HEADS)):
-        notes.not_modelled(
-            f"the head of {other}", where=f"{name}: architectures", effect="a token head is counted", decides=True
-        )
 
 
 def _probability(keys: Keys, source: object) -> float:

@@ -7,17 +7,15 @@ from typing import Any
 from projector.config.document import Document
 from projector.config.huggingface.beside import Beside, files_beside, setup_of, spelling
 from projector.config.huggingface.facts import huggingface_facts
-from projector.config.huggingface.megatron import MegatronRun, megatron_job
+from projector.config.huggingface.megatron import MegatronRun, megatron_arguments, megatron_job
 from projector.config.huggingface.model import MODEL, Described, Description, catalog_model
 from projector.config.huggingface.setup import Engine, Setup, file_facts
 from projector.config.huggingface.training import NAMES, eager_job
 from projector.config.keys import Keys
-from projector.config.megatron import flags
 from projector.config.nearest import nearest
 from projector.config.notes import Notes
 from projector.config.overrides import Override
 from projector.config.overriding import overridden
-from projector.config.primus.facts import primus_facts
 from projector.config.safe_json import parse_json_or_yaml
 from projector.config.shared_names import in_own_words
 from projector.config.tree import build, flatten
@@ -27,7 +25,6 @@ from projector.provenance import ConfigValue, LoadedConfiguration, Source
 _CATALOG_NAMES = {"num_layers": "num_hidden_layers", "padded_vocab_size": "vocab_size"}
 """Shared names of what may be overridden of a model of the catalog."""
 _CATALOG_KEYS = frozenset({MODEL, "hidden_size", "num_hidden_layers", "vocab_size", "tie_word_embeddings"})
-_FACTS = {"DeepSpeed": "deepspeed", "accelerate": "accelerate", "FSDP": "fsdp"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,8 +92,7 @@ def _route(overrides: Sequence[Override], model: set[str] | frozenset[str], file
 
 def _known(file: Beside) -> frozenset[str]:
     """Keys that a file of this kind may have, where the data name them."""
-    facts = file_facts(_FACTS[file.kind])
-    return facts.ignored | {fact.key for fact in facts.unmodelled}
+    return file_facts(file.kind).known
 
 
 def _of(file: Beside, overrides: Sequence[Override]) -> list[Override]:
@@ -119,11 +115,8 @@ def _loaded(  # noqa: PLR0913 - what decides a job, each found out on its own
 ) -> LoadedConfiguration:
     stated = {item.key: _stated(item) for item in routed.run}
     if not beside or setup.engine is Engine.MEGATRON:
-        known = primus_facts().known
-        if not known.issuperset(stated):
-            known |= flags.keys_of_flags().keys()
-        _refuse_unknown(routed.run, known)
-        return megatron_job(model.trained, setup, MegatronRun(values=stated, known=known, name=document.name))
+        _refuse_unknown(routed.run, megatron_arguments())
+        return megatron_job(model.trained, setup, MegatronRun(values=stated, name=document.name))
     _refuse_megatron(routed.run)
     run = Keys({NAMES[key]: value for key, value in stated.items() if key in NAMES})
     trained, predictions = model.trained, model.trained.model.multi_token_prediction_layers
@@ -154,7 +147,7 @@ def _refuse_unknown(overrides: Sequence[Override], known: frozenset[str]) -> Non
 def _refuse_megatron(overrides: Sequence[Override]) -> None:
     """Under DeepSpeed or FSDP, Megatron-LM's arguments have no meaning beyond the names that are shared."""
     for override in overrides:
-        if override.key in NAMES or (override.key in primus_facts().known and _asks_for_nothing(override.value)):
+        if override.key in NAMES or (override.key in megatron_arguments() and _asks_for_nothing(override.value)):
             continue
         message = "is not a value of a run under DeepSpeed or FSDP"
         raise ConfigurationError(message, place=f"override {override.key}", expected=nearest(override.key, NAMES))

@@ -4,18 +4,20 @@ The values that a person gives beside the files carry the names that all dialect
 (transformers 5.24.0 training_args.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from projector.config.huggingface.fsdp import strategy
-from projector.config.huggingface.setup import Compute, Engine, OptimizerFacts, Setup, optimizers
+from projector.config.huggingface.batch import batch_of, missing_micro_batch
+from projector.config.huggingface.fsdp import Strategy, strategy
+from projector.config.huggingface.precision import has_bf16_optimizer, precision_of
+from projector.config.huggingface.setup import Buckets, Compute, Engine, OptimizerFacts, Setup, optimizers
 from projector.config.keys import Keys
 from projector.config.nearest import nearest
 from projector.config.notes import Notes
-from projector.errors import BatchIndivisible, ConfigurationError
+from projector.errors import ConfigurationError
 from projector.job import (
+    DEFAULT_DEVICES_PER_NODE,
     Attention,
     AttentionBackend,
-    Batch,
     CrossEntropy,
     Dialect,
     ExpertBackend,
@@ -23,7 +25,6 @@ from projector.job import (
     Optimizer,
     OptimizerKind,
     Parallelism,
-    Precision,
     Recompute,
     RecomputeGranularity,
     RecomputeMethod,
@@ -46,15 +47,13 @@ NAMES = {
     "attn_implementation": "attn_implementation",
     "use_liger_kernel": "use_liger_kernel",
     "fsdp": "fsdp",
+    "sync_each_batch": "sync_each_batch",
     "tensor_model_parallel_size": "tensor_model_parallel_size",
     "context_parallel_size": "context_parallel_size",
     "data_parallel_shard_degree": "data_parallel_shard_degree",
 }
 """Names of values beside the files, and the one that each is kept under."""
-DEFAULT_DEVICES_PER_NODE = 8
-"""GPUs of one host where nothing states them, as for a question that says nothing."""
 _ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
-_WEIGHT_BYTES = {Compute.BF16: 2, Compute.FP16: 2, Compute.FP32: 4}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,26 +79,31 @@ def eager_job(trained: Trained, setup: Setup, run: Keys, notes: Notes, *, name: 
     """
     _check_complete(setup, run, name=name)
     engine = setup.engine or Engine.DDP
-    sharding, within = _sharding(setup, run)
+    divided = _divided(setup, run)
+    sharding = divided.sharding
     compute = _compute(setup, run)
-    kept = _optimizer(setup, run, notes)
+    kept = _optimizer_facts(setup, run, notes)
+    sums_each = run.boolean("sync_each_batch")
+    precision = precision_of(setup, compute, kept, sharding, notes, loaded=trained.weight_type, sums_each=sums_each)
+    # It divides optimizer state at any stage, and has no buckets of ZeRO.
+    apart = has_bf16_optimizer(setup, compute, sharding)
     parallelism = Parallelism(
         tensor=run.integer("tensor_model_parallel_size", setup.tensor or 1, minimum=1),
         context=run.integer("context_parallel_size", setup.context or 1, minimum=1),
         sequence_parallel=False,
-        sharding=sharding,
-        shard_degree=_shard_degree(setup, run, notes, within=within),
+        sharding=Sharding.OPTIMIZER if apart else sharding,
+        shard_degree=_shard_degree(setup, run, notes, within=divided.within_node),
         context_communication="all_gather",
     )
     _note_framework(engine, compute, trained.model, notes)
     return TrainingJob(
         model=trained.model,
         parallelism=parallelism,
-        batch=_batch(setup, run, notes),
-        precision=_precision(engine, compute, kept, setup, trained, sharding=sharding, notes=notes),
-        optimizer=Optimizer(kind=OptimizerKind(kept.kind), offload_fraction=setup.offload_fraction or 0.0),
+        batch=batch_of(setup, run, notes),
+        precision=precision,
+        optimizer=_optimizer(kept, setup, divided, notes),
         recompute=_recompute(setup, run, notes),
-        software=_software(trained, run, sharding=sharding),
+        software=_software(trained, run, setup, sharding=Sharding.NONE if apart else sharding, compute=compute),
     )
 
 
@@ -107,8 +111,9 @@ def _check_complete(setup: Setup, run: Keys, *, name: str) -> None:
     missing = []
     if run.raw("seq_length") is None:
         missing.append("seq_length=4096")
-    if setup.micro_batch is None and run.raw("micro_batch_size") is None:
-        missing.append("micro_batch_size=1")
+    micro_batch = missing_micro_batch(setup, run)
+    if micro_batch:
+        missing.append(micro_batch)
     if setup.compute is None and run.raw("bf16") is None and run.raw("fp16") is None:
         missing.append("bf16=true (fp16=true, or bf16=false for fp32)")
     complain_missing(missing, name=name)
@@ -127,11 +132,13 @@ def complain_missing(missing: list[str], *, name: str) -> None:
         )
 
 
-def _sharding(setup: Setup, run: Keys) -> tuple[Sharding, bool]:
-    words = run.text("fsdp")
+def _divided(setup: Setup, run: Keys) -> Strategy:
+    """What is divided over which GPUs; offloading that either says is on (`_apply_legacy_fsdp_to_config`)."""
+    words, offload = run.text("fsdp"), bool(setup.offload_shards)
     if words is not None:
-        return strategy(words, place=run.place("fsdp"))
-    return setup.sharding or Sharding.NONE, bool(setup.within_node)
+        said = strategy(words, place=run.place("fsdp"))
+        return replace(said, offload=said.offload or offload)
+    return Strategy(sharding=setup.sharding or Sharding.NONE, within_node=bool(setup.within_node), offload=offload)
 
 
 def _shard_degree(setup: Setup, run: Keys, notes: Notes, *, within: bool) -> int | None:
@@ -150,7 +157,7 @@ def _compute(setup: Setup, run: Keys) -> Compute:
     """Type of a forward pass; what a person says goes before what files say."""
     brain, half = run.raw("bf16"), run.raw("fp16")
     if run.boolean("bf16") and run.boolean("fp16"):
-        run.wrong("fp16", "one of bf16 and fp16")
+        raise ConfigurationError("fp16 and bf16 are both true", place=run.place("fp16"), expected="one of the two")
     if run.boolean("bf16") or run.boolean("fp16"):
         return Compute.BF16 if run.boolean("bf16") else Compute.FP16
     if brain is not None or half is not None:
@@ -158,131 +165,36 @@ def _compute(setup: Setup, run: Keys) -> Compute:
     return setup.compute or Compute.FP32
 
 
-def _optimizer(setup: Setup, run: Keys, notes: Notes) -> OptimizerFacts:
+def _optimizer_facts(setup: Setup, run: Keys, notes: Notes) -> OptimizerFacts:
     key, stated = "optim", run.text("optim")
     name = stated or setup.optimizer
     if name is None:
         notes.assume("optimizer AdamW", "the Trainer's default; say optim to use another, such as adamw_8bit")
         name = "adamw"
     known = optimizers()
+    place = run.place(key) if stated else setup.places.get("optimizer", key)
     if name.lower() not in known:
-        place = run.place(key) if stated else setup.places.get("optimizer", key)
         raise ConfigurationError(f"the optimizer {name!r} is not known", place=place, expected=nearest(name, known))
-    return known[name.lower()]
+    facts = known[name.lower()]
+    if facts.lacking:
+        notes.not_modelled(f"the optimizer {name}", where=place, effect=facts.lacking, decides=facts.decides)
+    return facts
 
 
-def _batch(setup: Setup, run: Keys, notes: Notes) -> Batch:
-    micro = run.integer("micro_batch_size", setup.micro_batch, minimum=1)
-    length = run.required("seq_length")
-    stated_accumulation, stated_total = run.raw("gradient_accumulation_steps"), run.raw("global_batch_size")
-    accumulation = run.integer("gradient_accumulation_steps", setup.accumulation, minimum=1)
-    total = run.integer("global_batch_size", setup.global_batch, minimum=1)
-    assert micro is not None  # noqa: S101 - checked for completeness; for the type checker
-    # What a person says in part replaces what a file says in full.
-    if stated_total is not None and stated_accumulation is None:
-        accumulation = None
-    if stated_accumulation is not None and stated_total is None:
-        total = None
-    if total is not None and accumulation is not None:
-        _check_total(setup, run, micro=micro, accumulation=accumulation, total=total)
-        notes.assume(
-            f"{total} sequences an iteration, whatever the number of GPUs",
-            f"the batch of {micro} and {accumulation} accumulation steps make it {total} on"
-            f" {total // (micro * accumulation)} GPUs; say gradient_accumulation_steps to keep those instead",
+def _optimizer(kept: OptimizerFacts, setup: Setup, divided: Strategy, notes: Notes) -> Optimizer:
+    """The update rule and where its state lives."""
+    kind = OptimizerKind(kept.kind)
+    if not divided.offload:
+        return Optimizer(kind=kind, offload_fraction=setup.offload_fraction or 0.0)
+    if divided.sharding is not Sharding.PARAMETERS:
+        notes.not_modelled(
+            "offloading of FSDP's gradients beside weights that stay whole",
+            where=setup.places.get("sharding", "fsdp"),
+            effect="gradients in host memory are counted on the device, so that memory is an upper bound",
+            decides=False,
+            overstates=True,
         )
-    if total is not None:
-        return Batch(micro=micro, global_=total, sequence_length=length)
-    if accumulation is None:
-        notes.assume("1 micro batch an iteration", "nothing states gradient_accumulation_steps or global_batch_size")
-    return Batch(micro=micro, micro_batches=accumulation or 1, sequence_length=length)
-
-
-def _check_total(setup: Setup, run: Keys, *, micro: int, accumulation: int, total: int) -> None:
-    """DeepSpeed refuses a batch that is not micro batch x accumulation x data-parallel ranks."""
-    place = setup.places.get("global_batch", run.place("global_batch_size"))
-    shared = run.integer("tensor_model_parallel_size", setup.tensor or 1, minimum=1)
-    shared *= run.integer("context_parallel_size", setup.context or 1, minimum=1)
-    known = None
-    if setup.nodes is not None and setup.devices_per_node is not None:
-        known = setup.nodes * setup.devices_per_node // shared
-    ranks = f"{known} data-parallel ranks" if known else "any number of GPUs"
-    if total % (micro * accumulation) or (known and total != micro * accumulation * known):
-        expected = f"a multiple of {micro * accumulation}" if not known else f"{micro * accumulation * known}"
-        message = f"{total} is not a batch of {micro} x {accumulation} accumulation steps x {ranks}"
-        raise BatchIndivisible(message, place=place, expected=expected)
-
-
-def _precision(  # noqa: PLR0913 - what decides the widths of an element
-    engine: Engine,
-    compute: Compute,
-    kept: OptimizerFacts,
-    setup: Setup,
-    trained: Trained,
-    *,
-    sharding: Sharding,
-    notes: Notes,
-) -> Precision:
-    """Element widths.
-
-    DeepSpeed trains 16-bit weights beside fp32 master weights (runtime/bf16_optimizer.py, zero/stage_1_and_2.py).
-    FSDP's mixed precision keeps fp32 shards and gathers 16-bit copies (accelerate accelerator.py upcasts weights);
-    where weights stay whole after forward, the copies are the weights and the shard is the master.
-    """
-    narrow = _WEIGHT_BYTES[compute]
-    first, second = kept.first_moment_bytes, kept.second_moment_bytes
-    wide = Precision(
-        weight_bytes=4,
-        gradient_bytes=4,
-        master_weight_bytes=0,
-        first_moment_bytes=first,
-        second_moment_bytes=second,
-        activation_bytes=narrow,
-    )
-    if compute is Compute.FP32:
-        return _unmixed(engine, wide, trained, notes)
-    if engine is Engine.DEEPSPEED:
-        # Without ZeRO, bf16 runs accumulate in fp32; else in the type of the weights (runtime/engine.py).
-        plain = sharding is Sharding.NONE and compute is Compute.BF16
-        accumulated = setup.gradient_compute or (Compute.FP32 if plain else compute)
-        return Precision(
-            weight_bytes=narrow,
-            gradient_bytes=_WEIGHT_BYTES[accumulated],
-            master_weight_bytes=4,
-            first_moment_bytes=first,
-            second_moment_bytes=second,
-            activation_bytes=narrow,
-        )
-    if engine is Engine.FSDP and sharding is Sharding.GRADIENTS:
-        return Precision(
-            weight_bytes=narrow,
-            gradient_bytes=4,
-            master_weight_bytes=4,
-            first_moment_bytes=first,
-            second_moment_bytes=second,
-            activation_bytes=narrow,
-        )
-    return wide
-
-
-def _unmixed(engine: Engine, wide: Precision, trained: Trained, notes: Notes) -> Precision:
-    """Everything in the type that the weights are loaded in."""
-    loaded = trained.weight_type
-    if loaded is None or engine is Engine.DEEPSPEED:
-        notes.assume(
-            "weights, gradients and activations in fp32",
-            "nothing states bf16, fp16 or mixed precision; say bf16=true, or dtype=bfloat16 for weights loaded in bf16",
-        )
-        return wide
-    width = _WEIGHT_BYTES[loaded]
-    return Precision(
-        weight_bytes=width,
-        gradient_bytes=width,
-        master_weight_bytes=0,
-        # torch keeps the moments in the type of the weight; 8-bit ones stay as they are.
-        first_moment_bytes=min(width, wide.first_moment_bytes),
-        second_moment_bytes=min(width, wide.second_moment_bytes),
-        activation_bytes=width,
-    )
+    return Optimizer(kind=kind, offload_fraction=1.0, offload_shards=True)
 
 
 def _recompute(setup: Setup, run: Keys, notes: Notes) -> Recompute:
@@ -294,15 +206,29 @@ def _recompute(setup: Setup, run: Keys, notes: Notes) -> Recompute:
     return Recompute()
 
 
-def _software(trained: Trained, run: Keys, *, sharding: Sharding) -> Software:
+def _software(trained: Trained, run: Keys, setup: Setup, *, sharding: Sharding, compute: Compute) -> Software:
+    """Framework choices of transformers 5.24.0, beside those that are noted as assumed.
+
+    Logits are upcast before a plain cross entropy (loss/loss_utils.py), rotary embeddings are separate operations
+    (models/llama/modeling_llama.py), SDPA runs torch's flash kernel (integrations/sdpa_attention.py), experts run as
+    one grouped GEMM (integrations/moe.py), and a token table has as many rows as config.json says. FSDP and
+    DistributedDataParallel reduce beside backward (arXiv 2304.11277); DeepSpeed does so with `overlap_comm`.
+    """
+    buckets = (setup.buckets or Buckets()) if setup.engine is Engine.DEEPSPEED else None
+    overlapped = buckets is None or buckets.overlaps(sharding)
     implementation = run.choice("attn_implementation", "eager" if trained.eager_attention else "sdpa", _ATTENTION)
+    fused = run.boolean("use_liger_kernel")
     return Software(
         dialect=Dialect.TORCHTITAN,
         flash_attention=implementation != "eager",
-        cross_entropy=CrossEntropy.LINEAR_FUSED if run.boolean("use_liger_kernel") else CrossEntropy.UNFUSED,
+        cross_entropy=CrossEntropy.LINEAR_FUSED if fused else CrossEntropy.UNFUSED,
+        # Liger's kernels keep what compiled layers keep; the classes' own norms compute step by step.
+        compiled_layers=fused,
+        fused_norms=fused,
         gradient_accumulation_fusion=False,
-        overlap_gradient_reduce=True,
+        overlap_gradient_reduce=overlapped,
         overlap_parameter_gather=sharding is Sharding.PARAMETERS,
+        reduction_bucket_bytes=buckets.size_bytes(sharding, compute, width=trained.model.hidden) if buckets else 0,
         expert_backend=ExpertBackend.GROUPED_FUSED,
         attention_backend=AttentionBackend.FLASH,
         rotary_fusion=False,

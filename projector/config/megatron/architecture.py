@@ -35,6 +35,7 @@ _POSITIONS = {
     "relative": PositionKind.NONE,
     "learned_absolute": PositionKind.LEARNED,
     "none": PositionKind.NONE,
+    "alibi": PositionKind.NONE,
 }
 
 
@@ -65,6 +66,13 @@ def _position(keys: Keys, notes: Notes) -> PositionKind:
             where=keys.place("position_embedding_type"),
             effect="their tables, and attention that adds a bias to every score, are left out",
             decides=True,
+        )
+    if choice == "alibi":
+        notes.not_modelled(
+            "linear biases on attention scores (ALiBi)",
+            where=keys.place("position_embedding_type"),
+            effect="their table, a number for each head and position, is not counted",
+            decides=False,
         )
     if keys.boolean("use_rotary_position_embeddings"):
         return PositionKind.ROTARY

@@ -8,14 +8,13 @@ next flag, and a word that belongs to no flag is reported instead of ending the 
 import re
 from collections.abc import Mapping, Sequence
 
+from projector.config.launching import is_flag
 from projector.config.megatron.flags import Flag, find_flag
-from projector.config.megatron.values import Collected
+from projector.config.megatron.values import Collected, Gap
 from projector.config.shell import Word
 from projector.errors import ConfigurationError
 from projector.provenance import Source
 
-_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+", re.ASCII)
-"""What argparse takes for a number although it begins like a flag."""
 _WHOLE = re.compile(r"\$(?:\w+|\{[^{}]*\}|[@*#?$!-])|`[^`]*`|\$\(.*\)", re.DOTALL)
 """A word that is nothing but one variable or command substitution."""
 
@@ -31,7 +30,11 @@ def parse(words: Sequence[Word], *, name: str, reasons: Mapping[str, str] | None
         word = words[index]
         index += 1
         if not is_flag(word.text):
-            (collected.gaps if _is_gap(word) else collected.stray).append((word.text, _place(word, name)))
+            place = _place(word, name)
+            if _is_gap(word):
+                collected.gaps.append(Gap(text=word.text, place=place, names=word.unresolved))
+            else:
+                collected.stray.append((word.text, place))
             continue
         head, equals, attached = word.text.partition("=")
         flag = find_flag(head)
@@ -41,13 +44,6 @@ def parse(words: Sequence[Word], *, name: str, reasons: Mapping[str, str] | None
             given, index = list(words[index:end]), end
         _keep(collected, flag, head, given, word, reasons or {})
     return collected
-
-
-def is_flag(text: str) -> bool:
-    """Whether a word begins a new argument; a negative number does not."""
-    return (
-        text.startswith("-") and len(text) > 1 and not _NEGATIVE.fullmatch(text) and " " not in text.partition("=")[0]
-    )
 
 
 def _end_of_values(words: Sequence[Word], start: int, flag: Flag | None) -> int:

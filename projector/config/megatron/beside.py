@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from projector.config.cluster import Cluster
+from projector.config.launching import PRINTING, is_flag
 from projector.config.megatron.argument_list import parse
-from projector.config.megatron.launch import Cluster, launches
+from projector.config.megatron.launch import launches
 from projector.config.megatron.values import Collected
 from projector.config.shell import Command, Script, Word, read_script
 from projector.errors import ConfigurationError
@@ -27,10 +29,12 @@ class Beside:
     """Those that a launch among them adds to the file's."""
     cluster: Cluster = field(default_factory=Cluster)
     """What that launch states."""
+    positional: dict[str, str] = field(default_factory=dict)
+    """The arguments with which they start the file itself, by `1`, `2` and so on."""
 
 
-def read_beside(companions: Mapping[str, str], variables: Mapping[str, str]) -> Beside:
-    """Read the scripts among the texts beside a file; `variables` come from outside and win over what a script sets.
+def read_beside(companions: Mapping[str, str], variables: Mapping[str, str], *, main: str) -> Beside:
+    """Read the scripts among the texts beside the file `main`; `variables` from outside win over what a script sets.
 
     Raises `ConfigurationError` and its children when two launches would be different jobs.
     """
@@ -41,16 +45,30 @@ def read_beside(companions: Mapping[str, str], variables: Mapping[str, str]) -> 
     started: dict[str, Sequence[Word]] = {}
     beside = Beside()
     for name, text in companions.items():
-        arguments = started.get(PurePosixPath(name).name, ())
-        numbered = {str(number): word.text for number, word in enumerate(arguments, start=1) if not word.unresolved}
+        numbered = _numbered(started.get(PurePosixPath(name).name, ()))
         script = read_script(text, name=name, variables={**numbered, **beside.variables, **variables})
-        others = {PurePosixPath(other).name for other in companions if other != name}
+        others = {PurePosixPath(other).name for other in (main, *companions) if other != name}
         calls = {id(command): found for command in script.commands if (found := _call(command, others)) is not None}
         started |= dict(calls.values())
         _take_variables(beside, script)
         own = tuple(command for command in script.commands if id(command) not in calls)
         _take_launches(beside, replace(script, commands=own), name)
+    beside.positional = _numbered(started.get(PurePosixPath(main).name, ()))
     return beside
+
+
+def started_script(script: Script) -> str:
+    """The first script that the commands of another one start or read; empty when there is none."""
+    for command in script.commands:
+        if command.words[0].text not in PRINTING:
+            found = (word.text for word in command.words if PurePosixPath(word.text).suffix in _SUFFIXES)
+            if (name := next(found, "")) and not is_flag(name):
+                return name
+    return ""
+
+
+def _numbered(arguments: Sequence[Word]) -> dict[str, str]:
+    return {str(number): word.text for number, word in enumerate(arguments, start=1) if not word.unresolved}
 
 
 def _call(command: Command, others: set[str]) -> tuple[str, Sequence[Word]] | None:

@@ -26,12 +26,17 @@ class Kind(StrEnum):
     OFF = "off"
     """Nothing; it sets false."""
     INTEGER = "integer"
+    """One integer."""
     NUMBER = "number"
+    """One number, with a fraction or without."""
     TEXT = "text"
+    """One word."""
     INTEGERS = "integers"
-    """Any number of integers, as `TEXTS` and `NUMBERS` of theirs."""
+    """All integers up to the next flag."""
     NUMBERS = "numbers"
+    """All numbers up to the next flag."""
     TEXTS = "texts"
+    """All words up to the next flag."""
 
     @property
     def is_switch(self) -> bool:

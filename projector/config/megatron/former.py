@@ -5,11 +5,14 @@ What a person states in today's words always wins.
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 from projector.config.megatron.facts import VERSION_KEYS
+from projector.config.megatron.flags import flags
 from projector.config.megatron.values import Collected
 from projector.config.notes import Notes
-from projector.provenance import ConfigValue
+from projector.errors import shown
+from projector.provenance import ConfigValue, Source
 
 _RENAMED = {
     "encoder_num_layers": "num_layers",
@@ -43,11 +46,21 @@ _IMPLIED: Mapping[str, Mapping[str, object]] = {
 _BEFORE_CORE = (
     "apply_query_key_layer_scaling",
     "expert_parallel",
+    "checkpoint_activations",
     "checkpoint_method",
     "checkpoint_num_layers",
     "model_spec",
+    "DDP_impl",
+    "data_impl",
+    "deepspeed",
+    "deepspeed_config",
+    "zero_stage",
 )
-"""Arguments that only versions without Transformer Engine as the default take; the first with the value false."""
+"""Arguments that only versions without Transformer Engine as the default take; the first with the value false.
+
+Megatron-DeepSpeed forked from one of them. Sources: megatron/arguments.py of NVIDIA/Megatron-LM 00129014 and v3.0 and
+of deepspeedai/Megatron-DeepSpeed; `DDP_impl` went with NVIDIA/Megatron-LM 3fb3e95e.
+"""
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})", re.ASCII)
 _TRANSFORMER_ENGINE_SINCE, _FSDP_SHARDS_SINCE = (0, 6), (0, 18)
 """Versions of megatron-core in which `transformer_impl` and `data_parallel_sharding_strategy` got today's defaults."""
@@ -58,17 +71,25 @@ def today(key: str) -> str:
     return _RENAMED.get(key, key)
 
 
+@cache
+def other_names() -> Mapping[str, str]:
+    """Today's argument by every other name that it has: flags that are kept under another one, and older ones."""
+    flags_ = {name.replace("-", "_"): flag.key for name, flag in flags().items()}
+    return {name: today(key) for name, key in {**flags_, **_RENAMED}.items() if name != today(key)}
+
+
 def settle(arguments: Collected) -> None:
-    """Put today's arguments in the place of older spellings."""
+    """Put today's arguments in the place of older spellings; an older one beside today's stays, without effect."""
     older = dict(arguments.values)
     for former, today_ in _RENAMED.items():
         stated, problem = arguments.values.get(former), arguments.unusable.get(former)
         if stated is None:
             continue
         current = arguments.values.get(today_)
-        if stated.value is not None and (current is None or current.value is None):
-            arguments.put(today_, stated.value, stated.source, problem=problem)
-        arguments.drop(former)
+        if current is None or current.value is None:
+            if stated.value is not None:
+                arguments.put(today_, stated.value, stated.source, problem=problem)
+            arguments.drop(former)
     for former, implied in _IMPLIED.items():
         stated = older.get(former)
         if stated is None or stated.value in {None, False}:
@@ -80,6 +101,21 @@ def settle(arguments: Collected) -> None:
     low = arguments.values.get("fp8")
     if low is not None and low.value is True:
         arguments.put("fp8", "hybrid", low.source)
+
+
+def note_contradictions(values: Mapping[str, ConfigValue], notes: Notes) -> None:
+    """Name the older spellings that differ from today's argument beside them, unless an override gives the latter."""
+    for former, today_ in _RENAMED.items():
+        older, current = values.get(former), values.get(today_)
+        if older is None or current is None or current.source is Source.OVERRIDE:
+            continue
+        if older.value is not None and str(older.value) != str(current.value):
+            notes.not_modelled(
+                f"{former} {shown(older.value)} beside {today_} {shown(current.value)}",
+                where=f"{older.file}: {former}",
+                effect=f"they mean the same, and {today_} counts",
+                decides=True,
+            )
 
 
 def version_defaults(values: Mapping[str, ConfigValue], notes: Notes) -> dict[str, object]:
@@ -99,6 +135,11 @@ def version_defaults(values: Mapping[str, ConfigValue], notes: Notes) -> dict[st
     if version is not None and version < _TRANSFORMER_ENGINE_SINCE and "transformer_impl" not in values:
         defaults["transformer_impl"] = "local"
         notes.assume("transformer_impl local", f"the default of {why}; state transformer_impl to use another")
+    elif "transformer_impl" not in values:
+        notes.assume(
+            "Transformer Engine's layers, with flash or fused attention in 16 bits",
+            f"the default of {why}; transformer_impl=local means Megatron-LM's own layers",
+        )
     return defaults
 
 

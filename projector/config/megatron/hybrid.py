@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from projector.config.keys import Keys
 from projector.config.megatron.frequency import all_but_every, frequency
 from projector.config.notes import Notes
-from projector.errors import ConfigurationError
+from projector.errors import ConfigurationError, shown
 from projector.job import (
     Attention,
     DecoderLayer,
@@ -28,6 +28,8 @@ _STACKS = (("gdn", "gated delta net (GDN) hybrid"), ("kda", "Kimi delta attentio
 """Words in `spec` that tell which linear attention a hybrid stack of Primus uses."""
 _PATTERN_KEYS = ("hybrid_layer_pattern", "hybrid_override_pattern")
 """The pattern of a hybrid model's layers, by its name of today and its former one."""
+_SHARES = ("hybrid_attention_ratio", "hybrid_mlp_ratio")
+"""Former arguments that say how many layers of a hybrid model are of which kind."""
 _UNMODELLED_SYMBOLS = {"M": "Mamba", "G": "gated delta net (GDN)", "D": "DeepSeek sparse attention"}
 _SYMBOLS = {"*", "+", "-", "E", *_UNMODELLED_SYMBOLS}
 """Symbols of one layer: attention (`+` latent), feed-forward block, experts, or a mixer that the engine does not model
@@ -79,6 +81,17 @@ def pattern_layers(
     )
 
 
+def _note_other_layers(keys: Keys, notes: Notes, spec: str) -> None:
+    """Say that the layers are others than those that the arguments of a plain transformer describe."""
+    shares = [keys.number(key, 0.0) for key in _SHARES]
+    hybrid = keys.boolean("is_hybrid_model") or any(shares)
+    key = next((key for key, share in zip(_SHARES, shares, strict=True) if share), "is_hybrid_model")
+    for is_on, key_, what in ((hybrid, key, "hybrid layers"), (bool(spec), "spec", f"the layers of {shown(spec)}")):
+        if is_on:
+            effect = "plain attention and feed-forward blocks are counted, as the other arguments describe them"
+            notes.not_modelled(what, where=keys.place(key_), effect=effect, decides=True)
+
+
 def mixers(keys: Keys, notes: Notes, *, attention: Sequence[Attention | LatentAttention]) -> list[Mixer]:
     """The sequence mixer of every layer; `attention` is the ordinary one of each."""
     layers = len(attention)
@@ -93,6 +106,7 @@ def mixers(keys: Keys, notes: Notes, *, attention: Sequence[Attention | LatentAt
         raise ConfigurationError(
             f"{kind!r} is not known", place=keys.place("model_type"), expected=f"gpt, {', '.join(_MODEL_TYPES)}"
         )
+    _note_other_layers(keys, notes, spec)
     convolutions = keys.texts("lfm_layer_types")
     if convolutions is not None:
         if len(convolutions) < layers:

@@ -7,6 +7,7 @@ from projector.config.keys import Keys
 from projector.config.megatron.adapters import adapters
 from projector.config.megatron.architecture import architecture
 from projector.config.megatron.facts import VERSION_KEYS, megatron_facts
+from projector.config.megatron.former import other_names
 from projector.config.megatron.layout import parallelism, recompute, schedule
 from projector.config.megatron.training import batch, optimizer, precision, software
 from projector.config.notes import Notes
@@ -59,7 +60,7 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
         precision=precision(keys, notes),
         optimizer=optimizer(keys),
         recompute=recompute(keys, notes, layers=len(model.layers)),
-        software=software(keys),
+        software=software(keys, notes),
         adapters=adapters(keys, notes, model),
         schedule=schedule(keys, notes, pipeline=layout.pipeline, stock=arguments.stock),
     )
@@ -68,7 +69,7 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
     note_switches(keys, notes, facts.unmodelled)
     keys.read |= _SETTINGS
     known = facts.known.union(arguments.known, (each.key.rpartition(".")[0] for each in facts.unmodelled))
-    ignored = left_over(keys, notes, known=known, file=arguments.file)
+    ignored = left_over(keys, notes, known=known, file=arguments.file, spellings=other_names())
     return LoadedConfiguration(
         job=job,
         format=format_,

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError, LayoutImpossible, shown
-from projector.job import Parallelism, Recompute, RecomputeGranularity, RecomputeMethod, Schedule, Sharding
+from projector.job import (
+    ZERO_STAGES,
+    Parallelism,
+    Recompute,
+    RecomputeGranularity,
+    RecomputeMethod,
+    Schedule,
+    Sharding,
+)
 
 _STRATEGIES = {
     "no_shard": Sharding.NONE,
@@ -14,8 +22,6 @@ _STRATEGIES = {
     "optim_grads_params": Sharding.PARAMETERS,
 }
 """`data_parallel_sharding_strategy` of Megatron-FSDP."""
-_ZERO_STAGES = (Sharding.NONE, Sharding.OPTIMIZER, Sharding.GRADIENTS, Sharding.PARAMETERS)
-"""`zero_stage` of Megatron-DeepSpeed, which counts with `deepspeed`."""
 _MODULES = frozenset({"core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"})
 """Modules of selective recomputation (megatron/core/transformer/transformer_config.py)."""
 _CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "a2a", "a2a+p2p": "a2a+p2p"}
@@ -44,6 +50,7 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int, stock: bool = False) -
     activations with a pipeline.
     """
     pipeline = keys.integer("pipeline_model_parallel_size", 1, minimum=1)
+    counts_ends, deepspeed = _partition_counts_ends(keys), keys.boolean("deepspeed")
     _refuse_offloading(keys, pipeline=pipeline)
     stated = Parallelism(
         tensor=keys.integer("tensor_model_parallel_size", 1, minimum=1),
@@ -57,9 +64,9 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int, stock: bool = False) -
         first_stage_layers=keys.integer("decoder_first_pipeline_num_layers", minimum=1) if pipeline > 1 else None,
         last_stage_layers=keys.integer("decoder_last_pipeline_num_layers", minimum=1) if pipeline > 1 else None,
         pipeline_layout=_layout(keys, notes, pipeline=pipeline),
-        embedding_counts_as_layer=keys.boolean("account_for_embedding_in_pipeline_split"),
-        loss_counts_as_layer=keys.boolean("account_for_loss_in_pipeline_split"),
-        spread_remainder=not stock,
+        embedding_counts_as_layer=counts_ends | keys.boolean("account_for_embedding_in_pipeline_split"),
+        loss_counts_as_layer=counts_ends | keys.boolean("account_for_loss_in_pipeline_split"),
+        spread_remainder=not stock or deepspeed,
         sharding=_sharding(keys, notes),
         replicas=keys.integer("num_distributed_optimizer_instances", 1, minimum=1),
         reshard_after_forward=keys.boolean("torch_fsdp2_reshard_after_forward", default=True),
@@ -80,6 +87,16 @@ def _note_uneven_stages(stated: Parallelism, notes: Notes, *, layers: int) -> No
             "they do not divide evenly; state decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers or"
             " pipeline_model_parallel_layout to decide it",
         )
+
+
+def _partition_counts_ends(keys: Keys) -> bool:
+    """Whether DeepSpeed's partition of the layers counts the token table and the tied output layer as one each.
+
+    `type:` takes a regular expression for the classes that count (deepspeed/runtime/pipe/module.py); those of
+    Megatron-DeepSpeed's pipeline are called `...Transformer...` and `Embedding...`.
+    """
+    method = keys.text("pp_partition_method", "").strip("'\"").lower()
+    return keys.boolean("deepspeed") and method.startswith("type:") and "embedding" in method
 
 
 def _refuse_offloading(keys: Keys, *, pipeline: int) -> None:
@@ -137,15 +154,16 @@ def _sharding(keys: Keys, notes: Notes) -> Sharding:
     strategy = _STRATEGIES[keys.choice("data_parallel_sharding_strategy", "no_shard", _STRATEGIES)]
     distributed = keys.boolean("use_distributed_optimizer")
     megatron_fsdp = keys.boolean("use_megatron_fsdp") | keys.boolean("use_custom_fsdp")
-    zero = keys.integer("zero_stage", 0, maximum=len(_ZERO_STAGES) - 1)
-    if keys.boolean("deepspeed"):
+    zero = keys.integer("zero_stage", 0, maximum=len(ZERO_STAGES) - 1)
+    if keys.boolean("deepspeed"):  # Megatron-DeepSpeed: the stage counts with it alone
         notes.not_modelled(
             "the DeepSpeed engine under Megatron-LM",
             where=keys.place("deepspeed"),
             effect="its buffers are not counted, and gradients are counted as wide as Megatron-LM's own",
             decides=True,
         )
-        return _ZERO_STAGES[zero]
+        # DeepSpeed's BF16_Optimizer divides master weights and moments over the ranks by itself (runtime/engine.py).
+        return Sharding.OPTIMIZER if not zero and keys.boolean("bf16") else ZERO_STAGES[zero]
     if keys.boolean("use_torch_fsdp2"):
         return Sharding.PARAMETERS
     if megatron_fsdp:

@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from projector.config.cluster import Cluster, of_devices
 from projector.config.detection import SCRIPT_HEADS
 from projector.config.document import Document
+from projector.config.launching import Launch, note_launch, refuse_difference
 from projector.config.megatron.argument_list import parse
-from projector.config.megatron.beside import read_beside
+from projector.config.megatron.beside import read_beside, started_script
 from projector.config.megatron.facts import megatron_facts
 from projector.config.megatron.flags import keys_of_flags
-from projector.config.megatron.former import settle, version_defaults
+from projector.config.megatron.former import note_contradictions, other_names, settle, version_defaults
+from projector.config.megatron.gaps import note_gaps
 from projector.config.megatron.job import Arguments, load
-from projector.config.megatron.launch import Cluster, Launch, launches
+from projector.config.megatron.launch import launches
 from projector.config.megatron.mapping import collect
 from projector.config.megatron.overriding import override, refuse_variables
 from projector.config.megatron.values import Collected
@@ -20,14 +23,20 @@ from projector.config.notes import Notes
 from projector.config.safe_json import parse_json_or_yaml
 from projector.config.shell import Script, read_script
 from projector.errors import ConfigurationError, ConfigurationTooLarge, NotAvailable, shown
+from projector.job.limits import MAXIMUM_INTEGER
 from projector.provenance import LoadedConfiguration
 
-_OTHER_MODELS = ("bert", "t5", "ict", "retro", "vision", "vlm", "multimodal", "realm", "dino", "mimo")
+_OTHER_MODELS = (
+    *("bert", "t5", "ict", "retro", "vision", "vlm", "multimodal", "realm", "dino", "mimo", "llava"),
+    *("diffusion", "biencoder", "orqa"),
+)
 """Words in the name of a program that trains something else than a decoder-only language model."""
+_NO_TRAINING = ("server", "generation", "generate", "inference", "convert", "preprocess", "checkpoint", "evaluate")
+"""Words in the name of a program that does not train."""
+_TELLING_FOLDERS = frozenset({"multimodal", "mimo", "inference", "checkpoint", "retro", "bert", "t5", "tasks"})
+"""Folders of NVIDIA/Megatron-LM, under `examples` and `tools`, whose programs have names without such a word."""
 _HYBRID_MODELS = ("mamba", "hybrid")
 """Words in the name of a program whose layers are hybrid even where no pattern says so."""
-_NAMED = 20
-"""How many variables that nothing gives are named."""
 
 
 def read(document: Document) -> LoadedConfiguration:
@@ -35,22 +44,26 @@ def read(document: Document) -> LoadedConfiguration:
     notes = Notes()
     content = _mapping(document)
     others: tuple[str, ...] = ()
-    cluster, program = Cluster(), ""
+    cluster, program, script = Cluster(), "", None
+    beside = read_beside(document.companions, document.variables, main=document.name)
     if content is None:
-        script = read_script(document.text, name=document.name, variables=document.variables)
+        given = {**beside.positional, **beside.variables, **document.variables}
+        script = read_script(document.text, name=document.name, variables=given)
         refuse_variables(document.overrides, {*script.assignments, *script.taken_as_unset})
         launch, arguments = _from_script(script, document.name, notes)
         cluster, program = launch.cluster, launch.program
     else:
-        beside = read_beside(document.companions, document.variables)
         variables = {**beside.variables, **document.variables}
         arguments, others = collect(content, name=document.name, variables=variables)
         cluster = beside.cluster
-        if beside.arguments is not None:
-            arguments.add(beside.arguments)
+    if beside.arguments is not None:
+        arguments.add(beside.arguments)
+    stated = dict(arguments.values)
     settle(arguments)
     override(arguments, document.overrides)
     settle(arguments)
+    note_contradictions(arguments.values, notes)
+    note_gaps(arguments.gaps, script, notes)
     _note_words(arguments, notes)
     loaded = load(
         Arguments(
@@ -58,14 +71,17 @@ def read(document: Document) -> LoadedConfiguration:
             file=document.name,
             model=PurePosixPath(document.name).stem or "model",
             others=others,
-            known=frozenset(keys_of_flags()),
+            known=frozenset({*keys_of_flags(), *other_names()}),
             stock=True,
-            defaults={**_program_defaults(program, arguments), **version_defaults(arguments.values, notes)},
+            defaults={
+                **_program_defaults(program, arguments),
+                **version_defaults({**stated, **arguments.values}, notes),
+            },
             unusable=arguments.unusable,
         ),
         format_="megatron",
     )
-    return _with_cluster(loaded, cluster if cluster != Cluster() else _recorded(arguments), notes)
+    return _with_cluster(loaded, cluster if cluster != Cluster() else _recorded(arguments, notes), notes)
 
 
 def _mapping(document: Document) -> Mapping[str, object] | None:
@@ -88,91 +104,70 @@ def _from_script(script: Script, name: str, notes: Notes) -> tuple[Launch, Colle
     found = launches(script)
     if not found:
         expected = "a command such as torchrun ... pretrain_gpt.py --num-layers 32 ..., or a list of such arguments"
+        if inner := started_script(script):
+            expected = f"the script that it starts, with this one beside it: --config {inner} --with {name}"
         raise ConfigurationError("nothing here starts Megatron-LM", place=name, expected=expected)
     parsed = [(launch, parse(launch.words, name=name, reasons=script.reasons)) for launch in found]
     whole = [pair for pair in parsed if _states_model(pair[1])] or parsed
     launch, arguments = whole[0]
     for other, its in whole[1:]:
-        _refuse_difference(launch, arguments, other, its, name)
+        compared = (launch, arguments.values), (other, its.values)
+        refuse_difference(*compared, ignored=megatron_facts().ignored, name=name)
     _refuse_program(launch, name)
-    if launch.undecided:
-        notes.assume(
-            f"the command in line {launch.line} runs",
-            f"it depends on {' and '.join(launch.undecided)}, which nothing decides",
-        )
-    _note_unset(script, launch, notes)
+    note_launch(script, launch, notes)
     return launch, arguments
-
-
-def _note_unset(script: Script, launch: Launch, notes: Notes) -> None:
-    """Say which variables the script expects from its environment and has not got: their defaults are no statement."""
-    names = script.taken_as_unset[:_NAMED]
-    if not names:
-        return
-    why = "nothing gives them, so that the script's own defaults hold; set them in the environment or the variables"
-    if launch.cluster.nodes is not None:
-        why += f", or say --target-nodes or target.nodes where {launch.cluster.nodes} node(s) is wrong"
-    notes.assume(f"unset: {', '.join(names)}", why)
 
 
 def _states_model(arguments: Collected) -> bool:
     return any(key in arguments.values for key in ("num_layers", "encoder_num_layers", "hybrid_layer_pattern"))
 
 
-def _refuse_difference(first: Launch, its: Collected, second: Launch, others: Collected, name: str) -> None:
-    """Raise `ConfigurationError` when two launches would not be the same job."""
-    ignored = megatron_facts().ignored
-    for key in sorted({*its.values, *others.values} - ignored):
-        values = [each.values[key].value if key in each.values else None for each in (its, others)]
-        if values[0] != values[1]:
-            lines = f"lines {first.line} and {second.line} start different jobs"
-            message = f"{lines}: {key} is {shown(values[0])} and {shown(values[1])}"
-            conditions = [*first.undecided, *second.undecided]
-            hint = f"set what {conditions[0]} asks for, or keep" if conditions else "keep"
-            raise ConfigurationError(message, place=name, expected=f"{hint} one of them")
-
-
 def _refuse_program(launch: Launch, name: str) -> None:
-    words = launch.program.removesuffix(".py").lower().replace("-", "_").split("_")
-    other = next((word for word in words if word in _OTHER_MODELS), None)
-    if other is not None:
-        message = f"{launch.program} trains no decoder-only language model"
+    path = PurePosixPath(launch.program)
+    words = set(path.stem.lower().replace("-", "_").split("_"))
+    if not words & {"pretrain", "gpt"}:
+        words |= _TELLING_FOLDERS.intersection(path.parent.parts[-1:])
+    shown_ = "/".join(path.parts[-2:]) if words & _TELLING_FOLDERS else path.name
+    message = ""
+    if not words.isdisjoint(_NO_TRAINING):
+        message = f"{shown_} does not train"
+    elif not words.isdisjoint((*_OTHER_MODELS, *_TELLING_FOLDERS)):
+        message = f"{shown_} trains no decoder-only language model"
+    if message:
         raise NotAvailable(message, place=f"{name}:{launch.line}", expected="pretrain_gpt.py or another decoder")
 
 
 def _program_defaults(program: str, arguments: Collected) -> dict[str, object]:
     """What the program itself decides: a Mamba model has Mamba layers even where no pattern says so."""
-    hybrid = any(word in program.lower() for word in _HYBRID_MODELS)
+    hybrid = any(word in PurePosixPath(program).name.lower() for word in _HYBRID_MODELS)
     stated = any(key in arguments.values for key in ("hybrid_layer_pattern", "hybrid_override_pattern"))
     return {"model_type": "mamba"} if hybrid and not stated else {}
 
 
 def _note_words(arguments: Collected, notes: Notes) -> None:
-    for text, place in arguments.gaps:
-        notes.assume(f"no arguments in {text}", f"{place} hands them over, and nothing says what they are")
     for text, place in arguments.stray:
         notes.not_modelled(
             shown(text), where=place, effect="it belongs to no argument; it has no influence here", decides=False
         )
 
 
-def _recorded(arguments: Collected) -> Cluster:
-    """The cluster of a run that wrote its arguments down: `world_size`, at eight devices a node."""
+def _recorded(arguments: Collected, notes: Notes) -> Cluster:
+    """The cluster of a run that wrote its arguments down: `world_size`."""
     stated = arguments.values.get("world_size")
     size = stated.value if stated is not None else None
+    if isinstance(size, str) and size.isascii() and size.isdigit() and len(size) <= len(str(MAXIMUM_INTEGER)):
+        size = int(size)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         return Cluster()
-    per_node = min(size, 8)
-    return Cluster(nodes=size // per_node, devices_per_node=per_node) if size % per_node == 0 else Cluster()
+    return of_devices(size, notes, why="world_size says how many, and nothing how many of them a host has")
 
 
 def _with_cluster(loaded: LoadedConfiguration, cluster: Cluster, notes: Notes) -> LoadedConfiguration:
-    hint = f"{' and '.join(cluster.unknown)} cannot be resolved" if cluster.unknown else ""
     return replace(
         loaded,
         nodes=cluster.nodes,
         devices_per_node=cluster.devices_per_node,
-        cluster_hint=hint,
+        cluster_hint=cluster.hint,
         assumed=(*notes.assumed, *loaded.assumed),
         unmodelled=(*notes.unmodelled, *loaded.unmodelled),
     )

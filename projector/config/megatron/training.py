@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.keys import Keys
+from projector.config.megatron.vocabulary import padded_vocabulary
 from projector.config.notes import Notes
+from projector.errors import ConfigurationError
 from projector.job import (
     AttentionBackend,
     Batch,
@@ -108,7 +111,9 @@ def precision(keys: Keys, notes: Notes) -> Precision:
     FSDP2 has no main gradients: it keeps a shard's gradient in the type of its weight (PyTorch
     torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py).
     """
-    half = keys.boolean("bf16") | keys.boolean("fp16")
+    half = _is_half(keys)
+    if not half and not keys.values.keys() & {"bf16", "fp16"}:
+        notes.assume("training in fp32", "neither bf16 nor fp16 is stated, and Megatron-LM then trains in fp32")
     names = tuple(_BYTES)
     main = keys.choice("main_grads_dtype", "fp32", ("fp32", "bf16"))
     first, second = keys.choice("exp_avg_dtype", "fp32", names), keys.choice("exp_avg_sq_dtype", "fp32", names)
@@ -130,6 +135,14 @@ def precision(keys: Keys, notes: Notes) -> Precision:
         low_precision=low,
         low_precision_weights=low is not None and narrow_weights,
     )
+
+
+def _is_half(keys: Keys) -> bool:
+    """Whether the model trains in 16 bits; Megatron-LM refuses both kinds at once (megatron/training/arguments.py)."""
+    brain, plain = keys.boolean("bf16"), keys.boolean("fp16")
+    if brain and plain:
+        raise ConfigurationError("fp16 and bf16 are both on", place=keys.place("fp16"), expected="one of them")
+    return brain or plain
 
 
 def _low_precision(keys: Keys) -> LowPrecision | None:
@@ -168,7 +181,7 @@ def optimizer(keys: Keys) -> Optimizer:
     )
 
 
-def software(keys: Keys) -> Software:
+def software(keys: Keys, notes: Notes) -> Software:
     """Framework choices. `enable_primus_turbo: false` switches every Turbo feature off, whatever their own keys say."""
     turbo = keys.boolean("enable_primus_turbo")
     stage = keys.integer("turbo_sync_free_moe_stage", 0) * turbo
@@ -185,7 +198,7 @@ def software(keys: Keys) -> Software:
         overlap_gradient_reduce=keys.boolean("overlap_grad_reduce"),
         overlap_parameter_gather=keys.boolean("overlap_param_gather"),
         overlap_tensor_parallel=keys.boolean("tp_comm_overlap"),
-        expert_dispatch=_dispatch(keys, turbo=turbo, stage=stage),
+        expert_dispatch=_dispatch(keys, notes, turbo=turbo, stage=stage),
         expert_backend=_expert_backend(keys, turbo=turbo, stage=stage),
         attention_backend=_attention_backend(keys, turbo=turbo),
         rotary_fusion=keys.boolean("apply_rope_fusion", default=True),
@@ -196,7 +209,7 @@ def software(keys: Keys) -> Software:
         expert_capacity_factor=keys.number("moe_expert_capacity_factor"),
         force_load_balancing=keys.boolean("moe_router_force_load_balancing"),
         vocabulary_divisible_by=keys.integer("make_vocab_size_divisible_by", 128, minimum=1)
-        if keys.raw("padded_vocab_size") is None
+        if padded_vocabulary(keys) is None and not keys.integer("extra_vocab_size", 0)
         else 1,
     )
 
@@ -204,12 +217,19 @@ def software(keys: Keys) -> Software:
 def _flash_attention(keys: Keys, *, turbo: bool, own: Dialect) -> bool:
     """Whether attention scores are never stored.
 
-    Transformer Engine takes a flash or fused kernel by itself; Megatron-LM's own layers only when told to.
+    Transformer Engine takes a flash or fused kernel by itself, in 16 bits alone; Megatron-LM's own layers only when
+    told to. Asked for in fp32 such a kernel is refused (TransformerEngine dot_product_attention/utils.py
+    `get_attention_backend`, flash-attn).
     """
+    half = _is_half(keys)
     backend = keys.choice("attention_backend", "auto", ("auto", "flash", "fused", "unfused", "local"))
     variants = ("use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2", "use_flash_attn_triton")
     asked, turbo_attention = [keys.boolean(key) for key in variants], keys.boolean("use_turbo_attention")
-    wanted = any(asked) or own is Dialect.MEGATRON_TE
+    if not half and not turbo and (any(asked) or backend in {"flash", "fused"}):
+        key = next((key for key, is_on in zip(variants, asked, strict=True) if is_on), "attention_backend")
+        message = "a flash or fused attention kernel works in 16 bits, and the training is in fp32"
+        raise ConfigurationError(message, place=keys.place(key), expected="bf16 or fp16 beside it")
+    wanted = any(asked) or (own is Dialect.MEGATRON_TE and half)
     return (turbo and turbo_attention) or backend in {"flash", "fused"} or (wanted and backend == "auto")
 
 
@@ -231,13 +251,15 @@ def _cross_entropy(keys: Keys) -> CrossEntropy:
     return CrossEntropy.TRANSFORMER_ENGINE if implementation == "te" else CrossEntropy.NATIVE_FUSED
 
 
-def _dispatch(keys: Keys, *, turbo: bool, stage: int) -> ExpertDispatch:
+def _dispatch(keys: Keys, notes: Notes, *, turbo: bool, stage: int) -> ExpertDispatch:
     kinds = ("allgather", "alltoall", "alltoall_seq", "flex")
     kind = keys.choice("moe_token_dispatcher_type", "allgather", kinds)
     wanted = keys.boolean("use_turbo_deepep") or stage >= _SYNC_FREE_DISPATCH_STAGE
-    backend, megatron = keys.text("moe_flex_dispatcher_backend"), keys.boolean("moe_enable_deepep")
-    if (turbo and wanted) or megatron or (kind == "flex" and backend in {None, "deepep"}):
+    backend = keys.choice("moe_flex_dispatcher_backend", "deepep", FUSED_BACKENDS)
+    if keys.boolean("moe_enable_deepep") or (turbo and wanted):
         return ExpertDispatch.DEEPEP
+    if kind == "flex":
+        return fused_dispatch(backend, notes, where=keys.place("moe_flex_dispatcher_backend"))
     return ExpertDispatch.ALL_GATHER if kind == "allgather" else ExpertDispatch.ALL_TO_ALL
 
 

@@ -20,6 +20,18 @@ _TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp1
 """Names of PyTorch's types -> Megatron-LM's."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gap:
+    """A word that stands for arguments nobody knows, such as `${EXTRA_ARGS}`."""
+
+    text: str
+    """The word."""
+    place: str
+    """File and line."""
+    names: tuple[str, ...]
+    """What is unresolved in it."""
+
+
 @dataclass(slots=True)
 class Collected:
     """Arguments and all that is to be said of them."""
@@ -32,8 +44,8 @@ class Collected:
     """Keys whose value cannot be used, with the error that says why, to be raised when the key decides something."""
     stray: list[tuple[str, str]] = field(default_factory=list)
     """Words that belong to no flag, each with its place."""
-    gaps: list[tuple[str, str]] = field(default_factory=list)
-    """Words that stand for arguments nobody knows, such as `${EXTRA_ARGS}`, each with its place."""
+    gaps: list[Gap] = field(default_factory=list)
+    """Words that stand for arguments nobody knows."""
 
     def put(self, key: str, value: object, source: Source, *, problem: ConfigurationError | None = None) -> None:
         """Keep a value, in place of an earlier one of that key."""

@@ -8,7 +8,11 @@ from projector.errors import ConfigurationError, shown
 _NULL_TOKENIZERS = {"NullTokenizer", "null", "null-text"}
 """Values of `tokenizer_type` and `tokenizer_library` without a vocabulary of their own: they add an end-of-document
 token to the stated one (megatron/training/tokenizer/tokenizer.py, until megatron-core 0.17)."""
-_NAMING = ("tokenizer_model", "hf_tokenizer_path", "tokenizer_type", "vocab_file")
+_UNSTATED = "GPT2BPETokenizer"
+"""What `pretrain_gpt.py` hands over as `args_defaults` for `tokenizer_type`."""
+_KINDS = ("tokenizer_type", "tokenizer_library", "vocab_file", "merge_file")
+_MODELS = ("tokenizer_model", "hf_tokenizer_path", "tokenizer_name_or_path")
+_NAMING = (*_MODELS, "tokenizer_type", "vocab_file")
 """Arguments that say which vocabulary it is, the most telling one first."""
 _OPEN = frozenset("$`")
 """Characters of what a shell would have to resolve."""
@@ -19,13 +23,17 @@ def vocabulary(keys: Keys, notes: Notes) -> int:
 
     Raises `ConfigurationError` naming what to state when the tokenizer is not known.
     """
-    padded, stated = keys.integer("padded_vocab_size", minimum=1), keys.integer("vocab_size", minimum=1)
-    kind, library, files = (_name(keys, key) for key in ("tokenizer_type", "tokenizer_library", "vocab_file"))
-    model = _name(keys, "tokenizer_model") or _name(keys, "hf_tokenizer_path")
+    padded, stated = padded_vocabulary(keys), keys.integer("vocab_size", minimum=1)
+    kind, library, files, merges = (_name(keys, key) for key in _KINDS)
+    model = next((name for name in (_name(keys, key) for key in _MODELS) if name), None)
+    extra = keys.integer("extra_vocab_size", 0)
     if padded is not None:
         return padded
     if stated is not None:
-        return stated + 1 if _NULL_TOKENIZERS & {kind, library} else stated
+        return extra + stated + 1 if _NULL_TOKENIZERS & {kind, library} else extra + stated
+    if kind is None and model is None and files and merges:
+        kind = _UNSTATED
+        notes.assume(f"tokenizer_type {kind}", "pretrain_gpt.py takes it where none is stated; it reads a merge_file")
     known = catalog.tokenizer_vocabulary(kind, model)
     if known is None:
         named = {key: keys.values[key].value for key in _NAMING if key in keys.values}
@@ -41,7 +49,16 @@ def vocabulary(keys: Keys, notes: Notes) -> int:
         f"vocabulary {known.entries} (tokenizer {model or kind})",
         f"{known.source}{doubt}{own_file}; state vocab_size to use another",
     )
-    return known.entries
+    return known.entries + extra
+
+
+def padded_vocabulary(keys: Keys) -> int | None:
+    """Rows of the token table as stated outright, so that nothing is added for an even division; None where not.
+
+    `pad_vocab_size_to` is the argument of bigscience-workshop/Megatron-DeepSpeed (megatron/arguments.py).
+    """
+    recorded, wanted = (keys.integer(key, minimum=1) for key in ("padded_vocab_size", "pad_vocab_size_to"))
+    return wanted if recorded is None else recorded
 
 
 def _name(keys: Keys, key: str) -> str | None:

@@ -122,7 +122,7 @@ def _from_catalog(tree: Tree, name: str) -> tuple[Tree, tuple[Assumption, ...]]:
         model = catalog.model(value.value)
     except InputError as error:  # not known, or refused with a reason
         raise type(error)(error.message, place=place, expected=error.expected) from error
-    remarks = [*([model.note] if model.note else []), *([] if model.verified else ["not verified"])]
+    remarks = [remark for remark in (model.note, model.status.doubt) if remark]
     assumed = [Assumption(what=f"{model.name} as the catalog has it", why="; ".join(remarks))] if remarks else []
     content = {"model": model_mapping(model.architecture)}
     return build(content, source=Source.CATALOG, file=f"catalog/models/{model.name}.yaml", variables={}), tuple(assumed)

@@ -10,6 +10,7 @@ layout and batch are the run's, memory and time are those of the same layout in 
 from dataclasses import replace
 
 from projector.config.document import Document
+from projector.config.element_types import ELEMENT_BYTES
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.config.overriding import overridden
@@ -50,7 +51,8 @@ SPELLING = {
     "context_parallel_size": "ici_context_parallelism",
 }
 """Shared names in MaxText's keys. `per_device_batch_size` is no micro batch: it counts per GPU, not per replica."""
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_TYPES = ("float32", "bfloat16", "float16")
+"""Types of what is stored, by JAX's names."""
 _QUANTIZATIONS = {
     "fp8": LowPrecision.FP8,
     "fp8_gpu": LowPrecision.FP8,
@@ -95,9 +97,9 @@ def load(module: Module, document: Document) -> LoadedConfiguration:
         parallelism=_parallelism(keys, axes, model),
         batch=_batch(keys, axes),
         precision=_precision(keys, notes),
-        optimizer=_optimizer(keys),
+        optimizer=_optimizer(keys, notes),
         recompute=_recompute(keys, notes),
-        software=_software(keys),
+        software=_software(keys, notes),
     )
     note_switches(keys, notes, framework_facts("maxtext").unmodelled)
     ignored = left_over(keys, notes, known=known, file=document.name)
@@ -165,19 +167,27 @@ def _batch(keys: Keys, axes: Mesh) -> Batch:
 
 
 def _precision(keys: Keys, notes: Notes) -> Precision:
-    """The optimizer updates the weights themselves, in their own width; moments inherit it (optax)."""
-    weight = _BYTES[keys.choice("weight_dtype", "float32", _BYTES)]
-    first = keys.text("mu_dtype") or None
+    """The optimizer updates the weights themselves, in their own width; moments inherit it (optax).
+
+    `sgd` is without momentum (src/maxtext/optimizers/optimizers.py: `optax.sgd` with a learning rate alone).
+    """
+    weight = _element_bytes(keys, "weight_dtype", "float32")
+    stated = keys.text("mu_dtype") or None
+    first = weight if stated is None else _element_bytes(keys, "mu_dtype", stated)
     kind = _OPTIMIZERS[keys.choice("opt_type", "adamw", _OPTIMIZERS)]
     return Precision(
         weight_bytes=weight,
-        gradient_bytes=_BYTES[keys.choice("grad_dtype", "float32", _BYTES)],
+        gradient_bytes=_element_bytes(keys, "grad_dtype", "float32"),
         master_weight_bytes=0,
-        first_moment_bytes=weight if first is None else _BYTES[keys.choice("mu_dtype", first, _BYTES)],
+        first_moment_bytes=0 if kind is OptimizerKind.SGD else first,
         second_moment_bytes=weight if kind is OptimizerKind.ADAM else 0,
-        activation_bytes=_BYTES[keys.choice("dtype", "bfloat16", _BYTES)],
+        activation_bytes=_element_bytes(keys, "dtype", "bfloat16"),
         low_precision=_low_precision(keys, notes),
     )
+
+
+def _element_bytes(keys: Keys, key: str, default: str) -> int:
+    return ELEMENT_BYTES[keys.choice(key, default, _TYPES)]
 
 
 def _low_precision(keys: Keys, notes: Notes) -> LowPrecision | None:
@@ -192,8 +202,15 @@ def _low_precision(keys: Keys, notes: Notes) -> LowPrecision | None:
     return _QUANTIZATIONS.get(name)
 
 
-def _optimizer(keys: Keys) -> Optimizer:
+def _optimizer(keys: Keys, notes: Notes) -> Optimizer:
     kind = _OPTIMIZERS[keys.choice("opt_type", "adamw", _OPTIMIZERS)]
+    if kind is OptimizerKind.MUON:
+        notes.not_modelled(
+            "AdamW beside Muon, for embeddings, output layer and norms",
+            where=keys.place("opt_type"),
+            effect="their second moments are not counted",
+            decides=True,
+        )
     offloaded = keys.boolean("optimizer_memory_host_offload")
     return Optimizer(kind=kind, offload_fraction=1.0 if offloaded else 0.0)
 
@@ -212,13 +229,22 @@ def _recompute(keys: Keys, notes: Notes) -> Recompute:
     return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
 
 
-def _software(keys: Keys) -> Software:
+def _software(keys: Keys, notes: Notes) -> Software:
+    tiles = keys.integer("num_vocab_tiling", 1, minimum=1)
+    if tiles > 1:
+        notes.not_modelled(
+            f"the loss over {tiles} tiles of the tokens, one after the other",
+            where=keys.place("num_vocab_tiling"),
+            effect="a fused loss that keeps no logits is counted",
+            decides=True,
+        )
     capacity = keys.number("capacity_factor", minimum=-1.0)
     attention = keys.text("attention", "autoselected")
     return Software(
         dialect=Dialect.TORCHTITAN,
+        compiled_layers=True,
         flash_attention=attention != "dot_product",
-        cross_entropy=CrossEntropy.LINEAR_FUSED if keys.integer("num_vocab_tiling", 1) > 1 else CrossEntropy.UNFUSED,
+        cross_entropy=CrossEntropy.LINEAR_FUSED if tiles > 1 else CrossEntropy.UNFUSED,
         gradient_accumulation_fusion=False,
         overlap_gradient_reduce=True,
         overlap_parameter_gather=True,

@@ -11,9 +11,8 @@ from math import prod
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError, LayoutImpossible, NotAvailable
+from projector.job import DEFAULT_DEVICES_PER_NODE
 
-HOST_DEVICES = 8
-"""GPUs of a slice where an axis of it is -1: OAM and HGX boards."""
 _AXES = ("data", "fsdp", "tensor", "context", "pipeline", "expert", "sequence")
 _STRANGE = (
     "fsdp_transpose",
@@ -101,11 +100,14 @@ def _filled(inside: dict[str, int], keys: Keys, notes: Notes) -> tuple[dict[str,
         return inside, prod(inside.values())
     stated = prod(degree for degree in inside.values() if degree != _REST)
     key = f"ici_{free}_parallelism"
-    if HOST_DEVICES % stated:
-        message = f"{HOST_DEVICES} GPUs of a host do not divide over axes of {stated}"
+    if DEFAULT_DEVICES_PER_NODE % stated:
+        message = f"{DEFAULT_DEVICES_PER_NODE} GPUs of a host do not divide over axes of {stated}"
         raise LayoutImpossible(message, place=keys.place(key), expected="the degree itself instead of -1")
-    notes.assume(f"{key} {HOST_DEVICES // stated}", f"-1 takes the rest of a host of {HOST_DEVICES} GPUs; state it")
-    return {**inside, free: HOST_DEVICES // stated}, HOST_DEVICES
+    notes.assume(
+        f"{key} {DEFAULT_DEVICES_PER_NODE // stated}",
+        f"-1 takes the rest of a host of {DEFAULT_DEVICES_PER_NODE} GPUs; state it",
+    )
+    return {**inside, free: DEFAULT_DEVICES_PER_NODE // stated}, DEFAULT_DEVICES_PER_NODE
 
 
 def _shard(inside: dict[str, int], across: dict[str, int], keys: Keys) -> int | None:

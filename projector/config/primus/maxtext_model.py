@@ -10,7 +10,7 @@ from typing import Any
 
 from projector import catalog
 from projector.config.keys import Keys
-from projector.errors import ConfigurationError, NotAvailable, PresetUnknown, shown
+from projector.errors import ConfigurationError, LayoutImpossible, NotAvailable, PresetUnknown, shown
 from projector.job import (
     Attention,
     DecoderLayer,
@@ -87,7 +87,10 @@ def named(name: str, keys: Keys, *, names: Mapping[str, str]) -> ModelArchitectu
 
 
 def described_by(keys: Keys, *, name: str) -> ModelArchitecture:
-    """The model that the architecture keys describe; raises `ConfigurationError` and `NotAvailable`."""
+    """The model that the architecture keys describe.
+
+    Raises `ConfigurationError`, `LayoutImpossible` for heads that do not divide, and `NotAvailable`.
+    """
     block = keys.text("decoder_block", "llama2")
     if block not in BLOCKS:
         message = f"the decoder block {block!r} cannot be read from its keys"
@@ -119,7 +122,7 @@ def _mixer(keys: Keys) -> Attention | LatentAttention:
     shared = keys.integer("base_num_kv_heads", 16, minimum=1)
     if heads % shared:
         message = f"{heads} query heads do not divide over {shared} key/value heads"
-        raise ConfigurationError(message, place=keys.place("base_num_kv_heads"), expected=f"a divisor of {heads}")
+        raise LayoutImpossible(message, place=keys.place("base_num_kv_heads"), expected=f"a divisor of {heads}")
     return Attention(
         heads=heads,
         key_value_heads=shared,

@@ -25,7 +25,9 @@ _SHORT = {
     "m": "distribution",
 }
 _DIRECTIVE = re.compile(r"#SBATCH[ \t]+(.*)")
-_COUNT = re.compile(r"(?:gpu:)?(?:[A-Za-z][A-Za-z0-9_.-]*:)?([0-9]{1,9})(?:\([^)]*\))?")
+_COUNT = re.compile(r"(?:[A-Za-z][A-Za-z0-9_.-]*:)*([0-9]{1,6})(?:\([^)]*\))?")
+_LEAST = re.compile(r"([0-9]{1,6})(?:-.*)?")
+"""A count, or the lower end of a range of counts."""
 _FLAGS = frozenset({"exclusive", "requeue", "no-requeue", "overcommit", "oversubscribe", "contiguous", "parsable"})
 
 
@@ -62,14 +64,39 @@ def _options(line: str) -> dict[str, str]:
     return found
 
 
-def gpus_per_node(options: Mapping[str, str]) -> str | None:
-    """How many GPUs a node has, when the directives say so: `8`, `mi250:8` or `gpu:8`."""
-    for name in ("gpus-per-node", "gres"):
-        for part in options.get(name, "").split(","):
-            counted = _COUNT.fullmatch(part)
-            if counted and (name != "gres" or part.startswith("gpu:")):
-                return counted.group(1)
-    return None
+def counted(text: str) -> int | None:
+    """A count of devices as Slurm writes it: `8`, `mi250:8`, `gpu:mi250:8` or `gpu:8(S:0-1)`; None for another."""
+    found = _COUNT.fullmatch(text)
+    return (int(found.group(1)) or None) if found else None
+
+
+def least_nodes(options: Mapping[str, str]) -> int | None:
+    """How many nodes the job has at least."""
+    found = _LEAST.fullmatch(options.get("nodes", ""))
+    return (int(found.group(1)) or None) if found else None
+
+
+def tasks_per_node(options: Mapping[str, str]) -> int | None:
+    """How many tasks a node runs, when the directives say so."""
+    return counted(options.get("ntasks-per-node", options.get("tasks-per-node", "")))
+
+
+def gpus_per_node(options: Mapping[str, str]) -> int | None:
+    """How many GPUs a node has, when the directives say so: of a node, of its tasks, or of the job over its nodes."""
+    of_node = options.get("gpus-per-node", "").split(",")
+    of_node += [part for part in options.get("gres", "").split(",") if part.startswith("gpu:")]
+    stated = next((count for part in of_node if (count := counted(part))), None)
+    if stated is not None:
+        return stated
+    nodes, tasks = least_nodes(options), counted(options.get("ntasks", ""))
+    each = counted(options.get("gpus-per-task", ""))
+    here = tasks_per_node(options) or _share(tasks, nodes)
+    return each * here if each and here else _share(counted(options.get("gpus", "")), nodes)
+
+
+def _share(whole: int | None, nodes: int | None) -> int | None:
+    """What one of the nodes has of the whole, when it divides."""
+    return whole // nodes if whole and nodes and whole % nodes == 0 else None
 
 
 def slurm_variables(options: Mapping[str, str]) -> dict[str, str]:
@@ -90,7 +117,7 @@ def slurm_variables(options: Mapping[str, str]) -> dict[str, str]:
     if tasks:
         found |= {"SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks}
     if gpus := gpus_per_node(options):
-        found["SLURM_GPUS_ON_NODE"] = gpus
+        found["SLURM_GPUS_ON_NODE"] = str(gpus)
     stated = {
         "gpus-per-node": "SLURM_GPUS_PER_NODE",
         "cpus-per-task": "SLURM_CPUS_PER_TASK",

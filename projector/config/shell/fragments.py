@@ -10,6 +10,7 @@ class Fragment:
     """Part of a word after expansion, before splitting."""
 
     text: Text
+    """What it expands to."""
     quoted: bool
     """Whether quotes protect it; a quoted fragment makes a word even when empty."""
     splits: bool

@@ -104,6 +104,7 @@ class Interpreter(Control):
             assignments=assignments,
             directives=self._options,
             reasons=self.state.reasons,
+            possible=self.state.possible,
             taken_as_unset=tuple(self.state.taken_as_unset),
             ends_at=self._ends_at,
         )

@@ -15,6 +15,7 @@ class NestedScript:
     """A script within a command."""
 
     text: Text
+    """What the inner shell reads, after expansion by the outer one."""
     line: int
     """Of its first line."""
     one_line: bool

@@ -34,6 +34,7 @@ class Pattern:
     """A compiled pattern."""
 
     steps: tuple[_One | str, ...]
+    """What has to match one after the other: single characters, and `*` for any number of any."""
 
     @staticmethod
     def of(parts: Sequence[tuple[str, bool]]) -> "Pattern":

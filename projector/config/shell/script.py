@@ -46,6 +46,8 @@ class Script:
     """The options of `#SBATCH` lines by long name without dashes, as in `nodes`, `gpus-per-node`; flags are empty."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a name in `Word.unresolved` is unresolved, where more is to say than that nothing sets it."""
+    possible: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The texts that a name in `Word.unresolved` may have, where it depends on a condition alone; not in every case."""
     taken_as_unset: tuple[str, ...] = ()
     """Variables that nothing sets and that counted as unset, in a default such as `${TP:-8}` or a test of emptiness."""
     ends_at: int | None = None

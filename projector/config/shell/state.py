@@ -49,11 +49,15 @@ class State:
         self._values: dict[str, Held] = {}
         self._journals: list[Changes] = []
         self.exported: set[str] = set()
+        """Variables that the environment of a command holds."""
         self.hidden: frozenset[str] = frozenset()
         """Variables that the shell of a `bash -c` does not inherit."""
         self.exports_all = False
         """Whether `set -a` makes every variable that is set one that is inherited."""
         self.reasons: dict[str, str] = {}
+        """Why the value of a variable cannot be told, by its name."""
+        self.possible: dict[str, tuple[str, ...]] = {}
+        """The texts that such a variable may have, where all are known."""
         self.taken_as_unset: dict[str, None] = {}
 
     def look(self, name: str) -> Value | None:
@@ -118,6 +122,7 @@ class State:
         """Say that what a variable holds is not known, and why."""
         self.set(name, Undecided())
         self.reasons[name] = reason
+        self.possible.pop(name, None)
 
     def presume_unset(self, names: Sequence[str]) -> None:
         """Note that variables that nobody gave counted as unset."""
@@ -175,6 +180,10 @@ class State:
                 self.set(name, value, itself=True)
             if any(other is not value and other != value for other in held):
                 self.reasons[name] = reason
+                self.possible.pop(name, None)
+                if all(other is None or (isinstance(other, Text | Array) and other.known) for other in held):
+                    texts = [other.plain if isinstance(other, Text | Array) else "" for other in held]
+                    self.possible[name] = tuple(dict.fromkeys(texts))
 
     def _merged(self, first: Held | None, second: Held | None, name: str) -> Held | None:
         if first is second:

@@ -122,6 +122,16 @@ class Array:
     associative: bool = False
     """Whether it has keys."""
 
+    @property
+    def known(self) -> bool:
+        """Whether every element is resolved."""
+        return all(text.known for text in self.elements.values())
+
+    @property
+    def plain(self) -> str:
+        """All elements, a blank between them."""
+        return " ".join(text.plain for text in self.elements.values())
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Undecided:

@@ -1,19 +1,30 @@
 """Degrees, pipeline stages and schedule from TorchTitan's parallelism section."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from itertools import pairwise
 from math import ceil
 
 from projector.config.notes import Notes
-from projector.config.torchtitan.spelling import TitanKeys
-from projector.errors import ConfigurationError, LayoutImpossible
+from projector.config.torchtitan.spelling import MICRO_BATCH, TitanKeys
+from projector.errors import BatchIndivisible, ConfigurationError, LayoutImpossible
 from projector.job import Parallelism, Schedule, Sharding
 
 MAXIMUM_STAGES = 4096
 """Pipeline stages of one model."""
 MAXIMUM_DEGREE = 10**6
 """No parallel degree reaches a million."""
+
+
+class Needs(Enum):
+    """What a schedule asks of the number of micro batches."""
+
+    NOTHING = auto()
+    STAGES = auto()
+    """As many as stages."""
+    ROUNDS = auto()
+    """Rounds of the same length, each of as many as pipeline ranks or more, or one round of fewer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,18 +37,22 @@ class PipelineSchedule:
     """Model chunks per rank where nothing states the layers of a stage."""
     exact: bool = True
     """Whether it is the same schedule."""
+    needs: Needs = Needs.NOTHING
+    """What it asks of the number of micro batches."""
 
 
 _SCHEDULES = {
-    "1f1b": PipelineSchedule(schedule=Schedule.ONE_F_ONE_B, chunks=1),
+    "1f1b": PipelineSchedule(schedule=Schedule.ONE_F_ONE_B, chunks=1, needs=Needs.STAGES),
     "gpipe": PipelineSchedule(schedule=Schedule.ONE_F_ONE_B, chunks=1, exact=False),
-    "interleaved1f1b": PipelineSchedule(schedule=Schedule.INTERLEAVED, chunks=2),
+    "interleaved1f1b": PipelineSchedule(schedule=Schedule.INTERLEAVED, chunks=2, needs=Needs.ROUNDS),
     "loopedbfs": PipelineSchedule(schedule=Schedule.INTERLEAVED, chunks=2, exact=False),
-    "interleavedzerobubble": PipelineSchedule(schedule=Schedule.INTERLEAVED, chunks=2, exact=False),
+    "interleavedzerobubble": PipelineSchedule(schedule=Schedule.INTERLEAVED, chunks=2, exact=False, needs=Needs.ROUNDS),
     "zbvzerobubble": PipelineSchedule(schedule=Schedule.ZBV_FORMATTED, chunks=2),
-    "dualpipev": PipelineSchedule(schedule=Schedule.ZBV_FORMATTED, chunks=2, exact=False),
+    "dualpipev": PipelineSchedule(schedule=Schedule.ZBV_FORMATTED, chunks=2, exact=False, needs=Needs.STAGES),
 }
 """By PyTorch's names without case and underscores (torch/distributed/pipelining/schedules.py)."""
+_TABLE = "parallelism.pipeline_parallel_schedule_csv"
+"""A file with the events of a schedule of its own, which takes the place of a name."""
 _OLD_SCHEDULES = {"flexibleinterleaved1f1b": "interleaved1f1b"}
 _LAYER = re.compile(r"layers\.(\d{1,6})")
 
@@ -72,6 +87,29 @@ def parallelism(keys: TitanKeys, notes: Notes, *, layers: int) -> tuple[Parallel
     )
     _note_loss(keys, notes, tensor=tensor)
     return layout, schedule
+
+
+def grouped(layout: Parallelism, keys: TitanKeys, *, micro_batches: int) -> Parallelism:
+    """The layout with the groups in which an interleaved schedule takes the micro batches of a run.
+
+    Raises `BatchIndivisible` for a number that PyTorch refuses (torch/distributed/pipelining/schedules.py).
+    """
+    if layout.pipeline == 1:
+        return layout
+    known = _named(keys)
+    stages = layout.pipeline * layout.virtual_pipeline
+    rounds = max(1, micro_batches // layout.pipeline) if known.needs is Needs.ROUNDS else 1
+    each, rest = divmod(micro_batches, rounds)
+    place = keys.place(
+        "parallelism.num_pp_microbatches" if keys.raw("parallelism.num_pp_microbatches") else MICRO_BATCH
+    )
+    if known.needs is Needs.STAGES and micro_batches < stages:
+        message = f"{micro_batches} micro batches for {stages} pipeline stages"
+        raise BatchIndivisible(message, place=place, expected=f"{stages} micro batches or more")
+    if rest:
+        message = f"{micro_batches} micro batches over {layout.pipeline} pipeline ranks are no {rounds} equal rounds"
+        raise BatchIndivisible(message, place=place, expected=f"{each * rounds}, or a multiple of {layout.pipeline}")
+    return replace(layout, micro_batch_group=each) if known.schedule is Schedule.INTERLEAVED else layout
 
 
 def world(layout: Parallelism, *, shard: int | None) -> int | None:
@@ -150,24 +188,15 @@ def _note_loss(keys: TitanKeys, notes: Notes, *, tensor: int) -> None:
 
 def _pipeline(keys: TitanKeys, notes: Notes, *, layers: int, pipeline: int) -> tuple[Schedule | None, tuple[int, ...]]:
     """The schedule, and the decoder layers of each stage in the order of a forward pass; nothing without a pipeline."""
-    key = "parallelism.pipeline_parallel_schedule"
-    stated = keys.text(key, "1F1B")
-    name = stated.lower().replace("_", "")
-    name = _OLD_SCHEDULES.get(name, name)
-    csv = keys.text("parallelism.pipeline_parallel_schedule_csv")
-    known = _SCHEDULES.get(name)
-    if known is None and not csv:
-        raise ConfigurationError(
-            f"{stated!r} is not known", place=keys.place(key), expected=f"one of {', '.join(_SCHEDULES)}"
-        )
-    known = known or _SCHEDULES["interleaved1f1b"]
+    known = _named(keys)
     stages = _stages(keys, layers=layers, pipeline=pipeline, chunks=known.chunks)
     if pipeline == 1:
         return None, ()
-    if csv or not known.exact:
+    if not known.exact:
+        key = _TABLE if keys.text(_TABLE) else "parallelism.pipeline_parallel_schedule"
         notes.not_modelled(
-            f"the pipeline schedule {csv or stated}",
-            where=keys.place("parallelism.pipeline_parallel_schedule_csv" if csv else key),
+            f"the pipeline schedule {keys.text(key)}",
+            where=keys.place(key),
             effect=f"{known.schedule.value} stands in for it, whose bubbles and activations in flight differ",
             decides=True,
         )
@@ -179,6 +208,24 @@ def _pipeline(keys: TitanKeys, notes: Notes, *, layers: int, pipeline: int) -> t
         "as TorchTitan of late 2025 splits a model: embedding and output layer count as layers of the first and last",
     )
     return known.schedule, stages
+
+
+def _named(keys: TitanKeys) -> PipelineSchedule:
+    """The schedule that the file names; raises `ConfigurationError` for one that is not known.
+
+    One that a table of its own describes asks nothing, and interleaving stands in for a name that is not known.
+    """
+    key = "parallelism.pipeline_parallel_schedule"
+    stated = keys.text(key, "1F1B")
+    name = stated.lower().replace("_", "")
+    known = _SCHEDULES.get(_OLD_SCHEDULES.get(name, name))
+    if keys.text(_TABLE):
+        return replace(known or _SCHEDULES["interleaved1f1b"], exact=False, needs=Needs.NOTHING)
+    if known is None:
+        raise ConfigurationError(
+            f"{stated!r} is not known", place=keys.place(key), expected=f"one of {', '.join(_SCHEDULES)}"
+        )
+    return known
 
 
 def _stages(keys: TitanKeys, *, layers: int, pipeline: int, chunks: int) -> tuple[int, ...]:

@@ -1,14 +1,10 @@
 """The door to TorchTitan's files: text in, `LoadedConfiguration` out."""
 
-from dataclasses import replace
-
 from projector.config.detection import is_titan_command, is_toml
 from projector.config.document import Document
-from projector.config.safe_yaml import parse_mapping
 from projector.config.torchtitan.job import Values, load
-from projector.config.torchtitan.launch import Launch
 from projector.config.torchtitan.overriding import with_overrides
-from projector.config.torchtitan.toml import parse_toml
+from projector.config.torchtitan.run import Run
 from projector.config.tree import build, flatten
 from projector.provenance import LoadedConfiguration, Source
 
@@ -18,25 +14,30 @@ def read(document: Document) -> LoadedConfiguration:
 
     Raises `ConfigurationError` and its children, `LayoutImpossible`, `BatchIndivisible`, `NotAvailable`.
     """
-    launch = _launch(document)
+    run = _run(document)
     values = Values(
-        values=flatten(with_overrides(launch.tree, document.overrides)),
+        values=flatten(with_overrides(run.tree, document.overrides)),
         file=document.name,
-        assumed=launch.assumed,
-        registry=launch.registry,
+        assumed=run.assumed,
+        registry=run.registry,
+        cluster=run.cluster,
     )
-    loaded = load(values, format_="torchtitan")
-    nodes, devices = launch.nodes or loaded.nodes, launch.devices or loaded.devices_per_node
-    return replace(loaded, nodes=nodes, devices_per_node=devices)
+    return load(values, format_="torchtitan")
 
 
-def _launch(document: Document) -> Launch:
-    toml = is_toml(document.text)
-    if not toml and is_titan_command(document.text):
+def _run(document: Document) -> Run:
+    if is_toml(document.text):
+        from projector.config.torchtitan.toml import parse_toml  # noqa: PLC0415 - as below
+
+        content = parse_toml(document.text, name=document.name)
+    elif is_titan_command(document.text):
         from projector.config.torchtitan.registry import read_launch  # noqa: PLC0415 - only commands need the shell
 
         return read_launch(document)
-    content = (parse_toml if toml else parse_mapping)(document.text, name=document.name)
+    else:
+        from projector.config.safe_json import parse_json_or_yaml  # noqa: PLC0415 - as above
+
+        content = parse_json_or_yaml(document.text, name=document.name)
     tree = build(content, source=Source.EXPERIMENT, file=document.name, variables=document.variables)
     # The generation with a registry resolves a name and flavor into a specification of the model.
-    return Launch(tree=tree, registry="model_spec" in content)
+    return Run(tree=tree, registry="model_spec" in content)

@@ -5,21 +5,32 @@ llama3_8b`; no file holds their values. Entries that the catalog knows are read 
 as assumed. For another the person has to export what the run resolves.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from projector.config.detection import is_titan_command
 from projector.config.document import Document
+from projector.config.launching import (
+    MAXIMUM_WORDS,
+    PRINTING,
+    Launch,
+    is_flag,
+    launch_cluster,
+    note_launch,
+    refuse_difference,
+)
 from projector.config.nearest import nearest
+from projector.config.notes import Notes
 from projector.config.overrides import parse_override
-from projector.config.shell import Command, Word, read_script
+from projector.config.safe_yaml import MAXIMUM_DEPTH
+from projector.config.shell import Command, Script, Word, read_script
 from projector.config.torchtitan.facts import FILE, torchtitan_facts
-from projector.config.torchtitan.launch import Launch
+from projector.config.torchtitan.run import Run
+from projector.config.torchtitan.run_script import run_script
 from projector.config.torchtitan.toml import parse_toml
-from projector.config.tree import Tree, build, merge
-from projector.errors import ConfigurationError, shown
-from projector.provenance import Assumption, ConfigValue, Source
+from projector.config.tree import Tree, build, flatten, merge, nested
+from projector.errors import ConfigurationError, ConfigurationTooLarge, shown
+from projector.provenance import ConfigValue, Source
 
 EXPORT = (
     "a resolved configuration: run it once with --debug.save_config_file=config.json (COMM_MODE=fake_backend needs no"
@@ -27,53 +38,86 @@ EXPORT = (
 )
 """How a person gets at the values of an entry of the registry."""
 _FILE_KEYS = ("job.config_file", "job_config_file")
-_NUMBER = re.compile(r"[0-9]{1,6}")
-_FLAG = re.compile(r"-+[A-Za-z_]")
-"""Begins a name of an argument; `-1` is a value."""
-_NAMES = frozenset({"module", "config"})
+_NAMES = frozenset({"module", "config", *_FILE_KEYS})
+"""Arguments that name the values, and are none."""
 _ARGUMENTS = frozenset({"$@", "$*", "${@}", "${*}", "${@:2}"})
 """What a script was given itself, which nobody knows and which is mostly nothing."""
-MAXIMUM_WORDS = 10_000
-"""Words of one command that are looked at."""
 
 
-def read_launch(document: Document) -> Launch:
+def read_launch(document: Document) -> Run:
     """Read a command line or run script.
 
-    Raises `ConfigurationError` for one that names nothing whose values can be had, with what to bring instead.
+    Raises `ConfigurationError` for one that names nothing whose values can be had, with what to bring instead, and for
+    several commands that start different jobs.
     """
-    text = document.text if isinstance(document.text, str) else document.text.decode("utf-8", "replace")
-    script = read_script(text, name=document.name, variables=document.variables)
-    command = next((command for command in script.commands if _is_launch(command)), None)
-    if command is None:
+    script = read_script(document.text, name=document.name, variables=document.variables)
+    launches = [launch for command in script.commands if (launch := _launch(command, script, document)) is not None]
+    if not launches:
         message = "no command here starts TorchTitan"
         expected = "a command with --module and --config, or with --job.config_file"
         raise ConfigurationError(message, place=document.name, expected=expected)
-    place = f"{document.name}:{command.line}"
-    flags = _flags([word for word in command.words[:MAXIMUM_WORDS] if word.text not in _ARGUMENTS], place=place)
-    nodes, devices = _count(flags.get("nnodes")), _count(flags.get("nproc_per_node", flags.get("nproc-per-node")))
-    own = _tree({key: value for key, value in flags.items() if "." in key and key not in _FILE_KEYS}, document)
+    naming = [launch for launch in launches if _names_values(launch)] or launches
+    first, *others = ((launch, _run(launch, document)) for launch in naming)
+    for other in others:
+        compared = [(launch, flatten(run.tree)) for launch, run in (first, other)]
+        refuse_difference(*compared, ignored=torchtitan_facts().ignored, name=document.name)
+    launch, run = first
+    notes = Notes(assumed=list(run.assumed))
+    note_launch(script, launch, notes)
+    return replace(run, assumed=tuple(notes.assumed))
+
+
+def _launch(command: Command, script: Script, document: Document) -> Launch | None:
+    """The launch that a command is; None for one that does not start TorchTitan."""
+    words = command.words[:MAXIMUM_WORDS]
+    if words[0].text in PRINTING:
+        return None
+    run = run_script(command, words, script, document.variables)
+    if run is None and not is_titan_command(" ".join(word.text for word in words)):
+        return None
+    start = next(index for index, word in enumerate((*words, None)) if word is None or _begins(word.text))
+    start = start if run is None else run.start
+    cluster = launch_cluster(command, words[:start], script)
+    return Launch(
+        program="",
+        words=words[start:] if run is None else (*run.arguments, *words[start:]),
+        line=command.line,
+        cluster=cluster if run is None else run.cluster(cluster),
+        undecided=command.undecided,
+    )
+
+
+def _begins(text: str) -> bool:
+    """Whether a word is an argument of TorchTitan itself rather than of its launcher."""
+    return text.startswith("--") and ("." in text.partition("=")[0] or _name(text) in _NAMES)
+
+
+def _names_values(launch: Launch) -> bool:
+    """Whether a launch says where its values stand, as a tool beside the training does not."""
+    return any(word.text.startswith("--") and _name(word.text) in _NAMES for word in launch.words)
+
+
+def _name(text: str) -> str:
+    return text.partition("=")[0].removeprefix("--").replace("-", "_")
+
+
+def _run(launch: Launch, document: Document) -> Run:
+    """The values that a launch has: its own on top of those of what it names."""
+    place, notes = f"{document.name}:{launch.line}", Notes()
+    flags = _flags([word for word in launch.words if word.text not in _ARGUMENTS], notes, place=place)
+    own = _tree({key: value for key, value in flags.items() if key not in _NAMES}, document)
     file = next((flags[key] for key in _FILE_KEYS if key in flags), None)
     if file is not None:
-        return Launch(tree=merge(_named_file(str(file), document, place), own), nodes=nodes, devices=devices)
-    below, note = _entry(flags, place=place)
-    return Launch(tree=merge(below, own), assumed=(note,), registry=True, nodes=nodes, devices=devices)
+        tree = merge(_named_file(str(file), document, place), own)
+    else:
+        tree = merge(_entry(flags, notes, place=place), own)
+    return Run(tree=tree, assumed=tuple(notes.assumed), registry=file is None, cluster=launch.cluster)
 
 
-def _is_launch(command: Command) -> bool:
-    return is_titan_command(" ".join(word.text for word in command.words[:MAXIMUM_WORDS]))
-
-
-def _count(value: object) -> int | None:
-    """A count of torchrun; None for one that is no number, such as `gpu` or `1:4`."""
-    text = value if isinstance(value, str) else ""
-    return (int(text) or None) if _NUMBER.fullmatch(text) else None
-
-
-def _flags(words: Sequence[Word], *, place: str) -> dict[str, str | bool | list[str]]:
+def _flags(words: Sequence[Word], notes: Notes, *, place: str) -> dict[str, str | bool | list[str]]:
     """Arguments by name; tyro's `--a.no-b` is false, several words are a list.
 
-    Raises `ConfigurationError` for a value that nothing resolves.
+    Raises `ConfigurationError` for a value that nothing resolves, `ConfigurationTooLarge` for a name of too many parts.
     """
     flags: dict[str, str | bool | list[str]] = {}
     index = 0
@@ -82,21 +126,20 @@ def _flags(words: Sequence[Word], *, place: str) -> dict[str, str | bool | list[
         index += 1
         name, assigned, value = word.text.removeprefix("--").partition("=")
         if not word.text.startswith("--") or not name:
+            notes.assume(f"no arguments in {shown(word.text)}", f"{place} hands it over, and it begins no argument")
             continue
+        if name.count(".") >= MAXIMUM_DEPTH:
+            raise ConfigurationTooLarge(f"an argument of more than {MAXIMUM_DEPTH} parts", place=place)
         given = [word] if assigned else []
-        while not assigned and index < len(words) and not _FLAG.match(words[index].text):
+        while not assigned and index < len(words) and not is_flag(words[index].text):
             given.append(words[index])
             index += 1
-        if ("." in name or name in _NAMES) and any(each.unresolved for each in given):
+        if any(each.unresolved for each in given):
             message = f"the value of --{name} ({given[0].text}) is not known"
             raise ConfigurationError(message, place=place, expected="give its variables beside the script")
         values = [value] if assigned else [each.text for each in given]
-        flags[_key(name)] = values[0] if len(values) == 1 else values or _switch(name)
+        flags[name.replace("-", "_")] = values[0] if len(values) == 1 else values or _switch(name)
     return {_plain(name): value for name, value in flags.items()}
-
-
-def _key(name: str) -> str:
-    return name if "." not in name else name.replace("-", "_")
 
 
 def _switch(name: str) -> bool:
@@ -114,11 +157,8 @@ def _tree(flags: Mapping[str, str | bool | list[str]], document: Document) -> Tr
     tree: Tree = {}
     for key, value in flags.items():
         parsed = parse_override(key, value).value if isinstance(value, str) else value
-        patch: Tree | ConfigValue = ConfigValue(key=key, value=parsed, source=Source.EXPERIMENT, file=document.name)
-        for part in reversed(key.split(".")):
-            patch = {part: patch}
-        assert isinstance(patch, dict)  # noqa: S101 - a key has at least one part; for the type checker
-        tree = merge(tree, patch)
+        stated = ConfigValue(key=key, value=parsed, source=Source.EXPERIMENT, file=document.name)
+        tree = merge(tree, nested(key, stated))
     return tree
 
 
@@ -133,8 +173,8 @@ def _named_file(name: str, document: Document, place: str) -> Tree:
     return build(content, source=Source.EXPERIMENT, file=label, variables=document.variables)
 
 
-def _entry(flags: Mapping[str, object], *, place: str) -> tuple[Tree, Assumption]:
-    """The values of an entry of the registry, and the note that they are assumed."""
+def _entry(flags: Mapping[str, object], notes: Notes, *, place: str) -> Tree:
+    """The values of an entry of the registry, which are noted as assumed."""
     facts = torchtitan_facts()
     name, module = flags.get("config"), flags.get("module")
     if not isinstance(name, str):
@@ -144,19 +184,12 @@ def _entry(flags: Mapping[str, object], *, place: str) -> tuple[Tree, Assumption
         message = f"{shown(name)} is a function of TorchTitan's Python registry; no file holds its values"
         near = nearest(name, facts.registry) if values is None else f"{name} of the module {values['model.name']}"
         raise ConfigurationError(message, place=place, expected=f"{EXPORT}; known without one: {near}")
-    note = Assumption(
-        what=f"the values of {name} in TorchTitan's registry",
-        why=f"{facts.registry_source}; they change from version to version, so bring {EXPORT}",
+    notes.assume(
+        f"the values of {name} in TorchTitan's registry",
+        f"{facts.registry_source}; they change from version to version, so bring {EXPORT}",
     )
-    return build(_nested(values), source=Source.CATALOG, file=f"catalog/{FILE.as_posix()}", variables={}), note
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
+    tree: Tree = {}
     for key, value in values.items():
-        inner = nested
-        *sections, last = key.split(".")
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[last] = value
-    return nested
+        stated = ConfigValue(key=key, value=value, source=Source.CATALOG, file=f"catalog/{FILE.as_posix()}")
+        tree = merge(tree, nested(key, stated))
+    return tree

@@ -4,7 +4,7 @@ import tomllib
 from datetime import date, datetime, time
 from typing import Any
 
-from projector.config.files import check_size
+from projector.config.files import decoded
 from projector.config.safe_yaml import MAXIMUM_DEPTH, MAXIMUM_NODES
 from projector.errors import ConfigurationError, ConfigurationTooLarge
 
@@ -20,7 +20,7 @@ def parse_toml(data: bytes | str, *, name: str) -> dict[str, Any]:
     `name` is the file in messages. Raises `ConfigurationTooLarge` beyond the limits, `ConfigurationError` for a text
     that is not TOML.
     """
-    text = _decode(data, name=name)
+    text = decoded(data, name=name)
     _check_limits(text, name=name)
     try:
         content = tomllib.loads(text)
@@ -29,17 +29,6 @@ def parse_toml(data: bytes | str, *, name: str) -> dict[str, Any]:
     except (RecursionError, ValueError) as error:  # nesting, or an integer of thousands of digits
         raise ConfigurationTooLarge(f"not TOML that can be read: {error}", place=name) from None
     return _Plain(name).mapping(content, depth=1)
-
-
-def _decode(data: bytes | str, *, name: str) -> str:
-    if isinstance(data, str):
-        check_size(len(data), name=name)
-        return data
-    check_size(len(data), name=name)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"not UTF-8 text at byte {error.start}", place=name) from None
 
 
 def _check_limits(text: str, *, name: str) -> None:

@@ -1,8 +1,9 @@
 """Batch, element widths, optimizer, recomputation and framework choices from TorchTitan's values."""
 
+from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.notes import Notes
 from projector.config.torchtitan.spelling import MICRO_BATCH, TitanKeys
-from projector.errors import BatchIndivisible, ConfigurationError
+from projector.errors import BatchIndivisible, ConfigurationError, shown
 from projector.job import (
     AttentionBackend,
     Batch,
@@ -11,6 +12,7 @@ from projector.job import (
     ExpertBackend,
     ExpertDispatch,
     LowPrecision,
+    ModelArchitecture,
     Optimizer,
     OptimizerKind,
     Precision,
@@ -21,6 +23,8 @@ from projector.job import (
     Software,
 )
 
+_GLOBAL = "training.global_batch_size"
+_TOKENS, _ALL_TOKENS = "training.num_tokens_per_microbatch_per_dp_rank", "training.num_tokens_per_train_step"
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _OPTIMIZERS = {
     "Adam": OptimizerKind.ADAM,
@@ -31,6 +35,9 @@ _OPTIMIZERS = {
 }
 _FLOAT8 = frozenset({"float8", "quantize.linear.float8", "quantize.dense.float8"})
 _MX = frozenset({"mx", "quantize.linear.mx", "quantize.dense.mx"})
+_WIDE_GRADIENTS = "rowwise_with_gw_hp"
+_FLOAT8_RECIPES = ("tensorwise", "rowwise", _WIDE_GRADIENTS)
+"""Scalings of pytorch/ao torchao/float8/config.py; scales of rows are too few to count."""
 _GROUPED = frozenset({"quantize.grouped_mm.float8", "quantize.grouped_mm.mx", "quantize.moe.float8", "quantize.moe.mx"})
 _CONVERTERS = frozenset({*_FLOAT8, *_MX, *_GROUPED, "primus_turbo"})
 """Converters of models that are known; others are reported."""
@@ -48,13 +55,21 @@ def batch(keys: TitanKeys, *, stages: int) -> Batch:
     """How many sequences an iteration trains on.
 
     A pipeline of some `stages` cuts the local batch into micro batches; without a global batch it is one local batch
-    per rank. Raises `BatchIndivisible` where the local batch does not divide.
+    per rank. From 2026 on a file counts the tokens of one micro batch instead, and of a step. A larger global batch
+    makes the pipeline run several times (torchtitan/trainer.py, gradient accumulation).
+    Raises `BatchIndivisible` where the local batch does not divide.
     """
     sequence = keys.integer("training.seq_len", 2048, minimum=1)
-    local, stated = _local_and_global(keys, sequence)
-    micro = local
+    local = keys.integer("training.local_batch_size", 8, minimum=1, maximum=MAXIMUM_SEQUENCES)
     size = keys.integer(MICRO_BATCH, 1, minimum=1, maximum=MAXIMUM_SEQUENCES)
     count = keys.integer("parallelism.num_pp_microbatches", minimum=1, maximum=MAXIMUM_SEQUENCES)
+    stated = None if _is_open(keys, _GLOBAL) else keys.integer(_GLOBAL, minimum=1, maximum=MAXIMUM_SEQUENCES)
+    micro = _sequences(keys, _TOKENS, sequence)
+    whole = _sequences(keys, _ALL_TOKENS, sequence)
+    if micro is not None:
+        _refuse_both(keys)
+        return _batch(micro, count or 1, sequence, whole, stages=stages)
+    micro, pieces = local, 1
     if stages > 1:
         # Up to 2024 their number was stated, by default that of the stages; later their size.
         if count is None and keys.own("parallelism.pipeline_parallel_degree").startswith("experimental."):
@@ -66,35 +81,53 @@ def batch(keys: TitanKeys, *, stages: int) -> Batch:
             place = keys.place("parallelism.num_pp_microbatches" if count else MICRO_BATCH)
             raise BatchIndivisible(message, place=place, expected=expected)
         micro = local // pieces
-    return Batch(micro=micro, micro_batches=local // micro, sequence_length=sequence, global_=stated)
+    return _batch(micro, pieces, sequence, stated or whole, stages=stages)
 
 
-def _local_and_global(keys: TitanKeys, sequence: int) -> tuple[int, int | None]:
-    """Sequences of a rank's batch, and of all ranks where stated; from 2026 on both may be counted in tokens."""
-    tokens = keys.integer("training.num_tokens_per_microbatch_per_dp_rank", minimum=1)
-    whole = keys.integer("training.num_tokens_per_train_step", minimum=1)
-    local = keys.integer("training.local_batch_size", 8, minimum=1, maximum=MAXIMUM_SEQUENCES)
-    key = "training.global_batch_size"
-    minus = keys.raw(key) == -1 and keys.raw(key) is not True
-    stated = None if minus else keys.integer(key, minimum=1, maximum=MAXIMUM_SEQUENCES)
-    if tokens is not None:
-        return max(1, tokens // sequence), stated if whole is None else max(1, whole // sequence)
-    return local, stated
+def _batch(micro: int, pieces: int, length: int, whole: int | None, *, stages: int) -> Batch:
+    """A batch of which every run of a pipeline takes `pieces` micro batches."""
+    run = pieces if stages > 1 else None
+    return Batch(micro=micro, micro_batches=run or 1, sequence_length=length, global_=whole, pipeline_micro_batches=run)
+
+
+def _is_open(keys: TitanKeys, key: str) -> bool:
+    """Whether a size is -1: what the other sizes make it."""
+    return keys.raw(key) == -1
+
+
+def _sequences(keys: TitanKeys, key: str, length: int) -> int | None:
+    """Whole sequences among a number of tokens; None for -1 and where the file counts in sequences."""
+    tokens = None if _is_open(keys, key) else keys.integer(key, minimum=1)
+    if tokens is None:
+        return None
+    if tokens % length:
+        message = f"{tokens} tokens are no whole number of sequences of {length}"
+        raise BatchIndivisible(message, place=keys.place(key), expected=f"a multiple of {length}")
+    return tokens // length
+
+
+def _refuse_both(keys: TitanKeys) -> None:
+    """Raise `ConfigurationError` for a batch that is counted in tokens and in sequences."""
+    for key in ("training.local_batch_size", _GLOBAL):
+        if keys.stated_by_person(key) and keys.raw(key) is not None and not _is_open(keys, key):
+            message = f"{shown(keys.raw(key))} sequences, and {keys.own(_TOKENS)} counts the batch in tokens"
+            raise ConfigurationError(message, place=keys.place(key), expected="one of the two")
 
 
 def precision(keys: TitanKeys, notes: Notes) -> Precision:
     """Element widths of everything that is stored.
 
     `training.dtype` is the type of parameters, gradients and moments, with no copy beside them; mixed precision only
-    changes what is computed with (torchtitan/config/job_config.py).
+    changes what is computed with, and what gradients are summed in (torchtitan/config/job_config.py).
     """
     stored = _BYTES[keys.choice("training.dtype", "float32", _BYTES)]
     computed = _BYTES[keys.choice("training.mixed_precision_param", "bfloat16", _BYTES)]
-    keys.choice("training.mixed_precision_reduce", "float32", _BYTES)
+    reduced = _BYTES[keys.choice("training.mixed_precision_reduce", "float32", _BYTES)]
     adam = _optimizer_kind(keys, None) is OptimizerKind.ADAM
     return Precision(
         weight_bytes=stored,
         gradient_bytes=stored,
+        reduction_bytes=reduced,
         master_weight_bytes=0,
         first_moment_bytes=stored,
         second_moment_bytes=stored if adam else 0,
@@ -112,14 +145,23 @@ def _low_precision(keys: TitanKeys, notes: Notes) -> LowPrecision | None:
         )
     old = keys.boolean("float8.enable_float8_linear") or keys.raw("training.fp8_linear") not in {None, False, ""}
     grouped = {kind: _names(keys, f"quantize.grouped_mm.{kind}.fqns") for kind in ("float8", "mx")}
-    keys.text("quantize.linear.float8.recipe_name")
+    scaling = keys.choice("quantize.linear.float8.recipe_name", "tensorwise", _FLOAT8_RECIPES)
     recipe = keys.text("quantize.linear.mx.recipe_name", "mxfp8")
     for section in ("float8", "mx"):
         _names(keys, f"quantize.linear.{section}.filter_fqns")
     if _MX & set(converters):
+        if not recipe.startswith(("mxfp4", "mxfp8")):
+            keys.wrong("quantize.linear.mx.recipe_name", "a recipe of mxfp8 or mxfp4, such as mxfp8_cublas")
         _note_partial(keys, notes, "quantize.linear.mx", experts=bool(grouped["mx"]))
         return LowPrecision.MXFP4 if recipe.startswith("mxfp4") else LowPrecision.MXFP8
     if old or _FLOAT8 & set(converters):
+        if scaling == _WIDE_GRADIENTS:
+            notes.not_modelled(
+                "weight gradients computed in 16 bits",
+                where=keys.place("quantize.linear.float8.recipe_name"),
+                effect="their products count as float8, which is faster",
+                decides=False,
+            )
         _note_partial(keys, notes, "quantize.linear.float8", experts=bool(grouped["float8"]))
         return LowPrecision.FP8
     return None
@@ -164,18 +206,27 @@ def _optimizer_kind(keys: TitanKeys, notes: Notes | None) -> OptimizerKind:
         notes.not_modelled(
             f"the optimizer {name}", where=keys.place("optimizer.name"), effect="Adam stands in for it", decides=True
         )
-    return _OPTIMIZERS.get(name, OptimizerKind.ADAM)
+    kind = _OPTIMIZERS.get(name, OptimizerKind.ADAM)
+    if kind is OptimizerKind.MUON and notes is not None:
+        notes.not_modelled(
+            f"AdamW beside {name}, for embeddings, output layer and norms",
+            where=keys.place("optimizer.name"),
+            effect="their second moments are not counted",
+            decides=True,
+        )
+    return kind
 
 
 def recompute(keys: TitanKeys, notes: Notes, *, layers: int, by_operation: bool) -> Recompute:
     """Activation checkpointing (torchtitan/distributed/activation_checkpoint.py).
 
-    `selective` takes every n-th layer, or single operations; `by_operation` says that a file which leaves it open means
-    the latter, as from 2026 on.
+    `selective` takes every n-th layer (0: each), or single operations; `by_operation` says that a file which leaves
+    it open means the latter, as from 2026 on.
     """
     modes = ("none", "selective", "full", "memory_budget")
     mode = keys.choice("activation_checkpoint.mode", "selective", modes)
-    option = str(keys.raw("activation_checkpoint.selective_ac_option") or ("op" if by_operation else "2"))
+    stated = keys.raw("activation_checkpoint.selective_ac_option")
+    option = ("op" if by_operation else "2") if stated is None else str(stated)
     forced = _names(keys, "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns")
     if mode == "none":
         return Recompute()
@@ -198,7 +249,7 @@ def recompute(keys: TitanKeys, notes: Notes, *, layers: int, by_operation: bool)
         expected = "a number of layers, or op"
         place = keys.place("activation_checkpoint.selective_ac_option")
         raise ConfigurationError(f"{option[:40]!r} is not known", place=place, expected=expected)
-    every = max(1, int(option))
+    every = int(option) or 1
     ids = tuple(range(every - 1, layers, every))
     return Recompute(granularity=RecomputeGranularity.FULL, layer_ids=ids) if ids else Recompute()
 
@@ -214,32 +265,48 @@ def _note_forced(keys: TitanKeys, notes: Notes, forced: list[str]) -> None:
         )
 
 
-def software(keys: TitanKeys, notes: Notes, *, sharding: Sharding) -> Software:
+def software(
+    keys: TitanKeys, notes: Notes, *, model: ModelArchitecture, sharding: Sharding, registry: bool
+) -> Software:
     """Framework choices; Primus's turbo kernels count where they change what is kept.
 
     Data parallelism of PyTorch reduces gradients beside the backward pass, and FSDP gathers the next layer's weights
-    beside a layer (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). Nothing pads the vocabulary.
+    beside a layer (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). Nothing pads the vocabulary. Until the
+    generation with the `registry` (torchtitan/models/common/attention.py `enable_gqa`) keys and values were copied to
+    every query head (torchtitan/models/llama3/model/model.py `repeat_kv`); turbo kernels take them as they are.
     """
     turbo = keys.boolean("primus_turbo.enable_primus_turbo")
     attention = turbo and keys.boolean("primus_turbo.use_turbo_attention")
     asynchronous = keys.boolean("parallelism.enable_async_tensor_parallel")
-    backends = ("standard", "deepep", "hybridep")
-    deepep = keys.choice("parallelism.expert_parallel_comm_backend", "standard", backends) != "standard"
     keys.boolean("primus_turbo.use_turbo_async_tp")
-    _note_compile(keys, notes)
+    compiled_layers, compiled_loss = _compiled(keys, notes, model)
+    if not compiled_layers:
+        notes.assume("norms in one kernel", "torch has one from 2.9 on; before, they kept three times as much")
     return Software(
         dialect=Dialect.TORCHTITAN,
+        compiled_layers=compiled_layers,
+        compiled_loss=compiled_loss,
         gradient_accumulation_fusion=False,
         cross_entropy=_cross_entropy(keys, notes),
         overlap_gradient_reduce=True,
         overlap_parameter_gather=sharding is Sharding.PARAMETERS,
         overlap_tensor_parallel=asynchronous,
-        expert_dispatch=ExpertDispatch.DEEPEP if deepep else ExpertDispatch.ALL_TO_ALL,
+        expert_dispatch=_dispatch(keys, notes),
         expert_backend=ExpertBackend.GROUPED_FUSED,
         attention_backend=AttentionBackend.FLASH if attention else None,
+        repeated_key_values=not (attention or registry),
         force_load_balancing=keys.boolean("debug.moe_force_load_balance"),
         vocabulary_divisible_by=1,
     )
+
+
+def _dispatch(keys: TitanKeys, notes: Notes) -> ExpertDispatch:
+    key = "parallelism.expert_parallel_comm_backend"
+    backend = keys.choice(key, "standard", ("standard", *FUSED_BACKENDS))
+    if backend == "standard":
+        return ExpertDispatch.ALL_TO_ALL
+    used = keys.integer("parallelism.expert_parallel_degree", 1) > 1
+    return fused_dispatch(backend, notes if used else Notes(), where=keys.place(key))
 
 
 def _cross_entropy(keys: TitanKeys, notes: Notes) -> CrossEntropy:
@@ -256,13 +323,26 @@ def _cross_entropy(keys: TitanKeys, notes: Notes) -> CrossEntropy:
     return CrossEntropy.LINEAR_FUSED
 
 
-def _note_compile(keys: TitanKeys, notes: Notes) -> None:
+def _compiled(keys: TitanKeys, notes: Notes, model: ModelArchitecture) -> tuple[bool, bool]:
+    """Whether torch.compile takes the layers, and the loss (torchtitan/components/loss.py, `compile.components`).
+
+    While the switch was `training.compile` it left out the loss at first (torchtitan/train.py, 9dec370).
+    """
     components = _names(keys, "compile.components") or ["model", "loss"]
-    if keys.boolean("compile.enable"):
-        notes.not_modelled(
-            f"torch.compile of {' and '.join(components)}",
-            where=keys.place("compile.enable"),
-            effect="kernels that it fuses count as run one by one, which keeps more and takes longer",
-            decides=False,
-            overstates=True,
+    if not keys.boolean("compile.enable"):
+        return False, False
+    layers, loss = "model" in components, "loss" in components
+    if loss and keys.own("compile.enable").startswith("training."):
+        why = (
+            f"{keys.own('compile.enable')} left the loss out until 2025, which takes more memory; later it took it too"
         )
+        notes.assume("a loss that is not compiled", why)
+        loss = False
+    if layers and model.expert_blocks:
+        notes.not_modelled(
+            "torch.compile of routing and permutation of experts",
+            where=keys.place("compile.enable"),
+            effect="kernels that it fuses there count as run one by one, which takes longer",
+            decides=False,
+        )
+    return layers, loss

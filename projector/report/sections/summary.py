@@ -1,6 +1,6 @@
 """The first lines: what would run where, the verdict with its margin, and the speed."""
 
-from projector.projection import MemoryProjection, PerformanceProjection, Projection, Verdict
+from projector.projection import TIME, MemoryProjection, PerformanceProjection, Projection, Verdict
 from projector.report.table import paragraph
 from projector.report.units import duration, gib, percent
 
@@ -29,6 +29,7 @@ def section(projection: Projection) -> str:
         lines += _memory(projection.memory)
     if projection.performance is not None:
         lines.append(_line("speed", _speed(projection.performance)))
+    lines += [_line("speed", f"NOT KNOWN: {each.effect}") for each in projection.unmodelled if each.what == TIME]
     lines += [_line("layout", _layout(projection)), _line("batch", _batch(projection))]
     return "\n".join(lines)
 

@@ -17,6 +17,15 @@ LLAMA: dict[str, Any] = {
     "vocab_size": 32000,
 }
 """Eight dense layers."""
+SMALL: dict[str, dict[str, Any]] = {
+    "deepseek_v2": {"num_experts_per_tok": 2},
+    "glm4_moe": {"head_dim": 64},
+    "ministral": {"head_dim": 128},
+    "nemotron": {"num_key_value_heads": 8},
+    "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv", "conv", "full_attention", "conv", "conv"]},
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 71, "bias": True},
+}
+"""By type, sizes that the defaults of its class do not go together without."""
 RUN = ("seq_length=4096", "micro_batch_size=1")
 """What no config.json states."""
 

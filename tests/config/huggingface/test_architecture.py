@@ -15,22 +15,13 @@ from projector.config.huggingface.facts import Family, family, huggingface_facts
 from projector.errors import ConfigurationError, InputError, LayoutImpossible
 from projector.job import Attention, DecoderLayer, ModelArchitecture, UnmodelledMixer
 from tests.catalog.counting import counts
-from tests.config.huggingface.builders import LLAMA, RUN, load
+from tests.config.huggingface.builders import LLAMA, RUN, SMALL, load
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 PUBLISHED: dict[str, dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parents[2] / "catalog" / "published_configs.yaml").read_text(encoding="utf-8")
 )
 FAMILIES = huggingface_facts().families
-SMALL: dict[str, dict[str, Any]] = {
-    # Sizes that a class's defaults do not go together without.
-    "deepseek_v2": {"num_experts_per_tok": 2},
-    "glm4_moe": {"head_dim": 64},
-    "ministral": {"head_dim": 128},
-    "nemotron": {"num_key_value_heads": 8},
-    "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv", "conv", "full_attention", "conv", "conv"]},
-    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 71, "bias": True},
-}
 LAYERS = 8
 SAID_NOT_COUNTED = ("kimi_k2", "glm_moe_dsa", "deepseek_v32", "lfm2")
 """Types without a class, or with a part of the layers that the reader says is not counted."""

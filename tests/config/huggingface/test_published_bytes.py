@@ -15,15 +15,15 @@ ADAM = 4 + 4 + 4
 """Master weight and both moments of mixed-precision Adam (arXiv 1910.02054, section 3.1)."""
 
 
-def deepspeed(stage: int, kind: str = "bf16", **others: Any) -> dict[str, Any]:
+def deepspeed(stage: int, kind: str = "bf16", **others: object) -> dict[str, Any]:
     return {"ds.json": {"zero_optimization": {"stage": stage, **others}, kind: {"enabled": True}}}
 
 
-def accelerate(kind: str, *, precision: str = "bf16", **sections: Any) -> dict[str, Any]:
+def accelerate(kind: str, *, precision: str = "bf16", **sections: object) -> dict[str, Any]:
     return {"accelerate.yaml": {"distributed_type": kind, "mixed_precision": precision, **sections}}
 
 
-def fsdp(strategy: str, *, precision: str = "bf16", **sections: Any) -> dict[str, Any]:
+def fsdp(strategy: str, *, precision: str = "bf16", **sections: object) -> dict[str, Any]:
     return accelerate("FSDP", precision=precision, fsdp_config={"fsdp_sharding_strategy": strategy}, **sections)
 
 
@@ -44,8 +44,6 @@ ZERO = {
 }
 """DeepSpeed: bytes of weights, gradients and optimizer state (arXiv 1910.02054, section 3.1 and figure 1)."""
 ACCUMULATING = {
-    # DeepSpeed runtime/bf16_optimizer.py accumulates in fp32 beside bf16 weights when nothing is divided.
-    "bf16 without ZeRO": (deepspeed(0), (2, 4, ADAM)),
     "gradients accumulated in fp32": (
         {"ds.json": {**deepspeed(2)["ds.json"], "data_types": {"grad_accum_dtype": "fp32"}}},
         (2, 4 / RANKS, ADAM / RANKS),

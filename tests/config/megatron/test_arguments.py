@@ -7,6 +7,7 @@ import pytest
 from projector.errors import ConfigurationError, InputError
 from projector.job import (
     Dialect,
+    ExpertDispatch,
     NormKind,
     OptimizerKind,
     PositionKind,
@@ -29,7 +30,8 @@ def test_what_nobody_states_is_megatrons_default() -> None:
     assert not job.parallelism.spread_remainder
     assert (job.precision.weight_bytes, job.precision.master_weight_bytes) == (4, 0)
     assert (job.software.attention_dropout, job.software.hidden_dropout) == (0.1, 0.1)
-    assert (job.software.dialect, job.software.flash_attention) == (Dialect.MEGATRON_TE, True)
+    assert (job.software.dialect, job.software.flash_attention) == (Dialect.MEGATRON_TE, False)
+    assert arguments("--bf16").job.software.flash_attention
 
 
 def test_without_a_global_batch_every_rank_trains_one_micro_batch() -> None:
@@ -276,3 +278,23 @@ def test_an_override_wins(name: str) -> None:
 def test_an_unknown_override_is_one_error() -> None:
     with pytest.raises(ConfigurationError, match="did you mean micro_batch_size"):
         load(BASE, "micro_bach_size=2")
+
+
+EXPERTS = "--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 512 --moe-token-dispatcher-type flex"
+DISPATCHERS = {
+    "DeepEP by default": (EXPERTS, []),
+    "DeepEP by name": (f"{EXPERTS} --moe-flex-dispatcher-backend deepep", []),
+    "HybridEP": (f"{EXPERTS} --moe-flex-dispatcher-backend hybridep", ["the dispatch of tokens by hybridep"]),
+}
+
+
+@pytest.mark.parametrize(("words", "noted"), DISPATCHERS.values(), ids=DISPATCHERS.keys())
+def test_the_flexible_dispatcher_counts_as_deepep(words: str, noted: list[str]) -> None:
+    loaded = arguments(words)
+    assert loaded.job.software.expert_dispatch is ExpertDispatch.DEEPEP
+    assert [note.what for note in loaded.unmodelled] == noted
+
+
+def test_a_flexible_dispatcher_that_is_misspelt_is_one_clear_line() -> None:
+    with pytest.raises(ConfigurationError, match=r"moe_flex_dispatcher_backend: 'hybrid' is not known"):
+        arguments(f"{EXPERTS} --moe-flex-dispatcher-backend hybrid")

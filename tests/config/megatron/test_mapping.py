@@ -140,6 +140,7 @@ WRITTEN = {
 def test_what_a_run_wrote_is_read_by_the_names_it_kept() -> None:
     loaded = load(json.dumps({**NUMBERS, **WRITTEN}))
     assert (loaded.nodes, loaded.devices_per_node) == (2, 8)
+    assert "16 GPUs, 8 a host" in [note.what for note in loaded.assumed]
     assert loaded.job.model.vocabulary == 32128
     assert loaded.job.model.position is PositionKind.ROTARY
     assert loaded.job.parallelism.sharding is Sharding.OPTIMIZER

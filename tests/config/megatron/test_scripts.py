@@ -45,8 +45,29 @@ CLUSTERS = {
     "an elastic launch": (f"torchrun --nnodes=2:4 --nproc-per-node=gpu {RUN}", 2, None),
     "DeepSpeed": (f"deepspeed --num_nodes 2 --num_gpus 4 {RUN}", 2, 4),
     "MPI": (f"mpirun -np 32 -npernode 8 python {RUN}", 4, 8),
-    "accelerate": (f"accelerate launch --num_machines 2 --num_processes 16 {RUN}", 2, None),
+    "accelerate": (f"accelerate launch --num_machines 2 --num_processes 16 {RUN}", 2, 8),
+    "tasks of srun": (f"#!/bin/bash\nsrun -N 4 -n 32 --gpus-per-task=1 python {RUN}", 4, 8),
+    "processes alone": (f"#!/bin/bash\nmpirun -np 64 python {RUN}", 8, 8),
+    "processes of part of a host": (f"#!/bin/bash\nmpirun -n 4 python {RUN}", 1, 4),
+    "MPI's processes of a host": (f"#!/bin/bash\nmpirun -n 8 -N 4 python {RUN}", 2, 4),
+    "horovodrun": (f"#!/bin/bash\nhorovodrun -np 16 python {RUN}", 2, 8),
+    "tasks of the job": (
+        f"#!/bin/bash\n#SBATCH --ntasks=32\n#SBATCH --gpus-per-node=8\nsrun python {RUN}",
+        4,
+        8,
+    ),
+    "the argument that counts processes": (f"#!/bin/bash\npython {RUN.rstrip()} --world-size 64\n", 8, 8),
+    "the environment of plain Python": (f"#!/bin/bash\nexport WORLD_SIZE=64\npython {RUN}", 8, 8),
+    "the environment of the command": (f"#!/bin/bash\nWORLD_SIZE=4 python {RUN}", 1, 4),
+    "one task a node, by its count": (f"#!/bin/bash\nsrun -N 2 -n 2 torchrun --nproc_per_node 8 {RUN}", 2, 8),
+    "DeepSpeed, whose nodes a variable counts": (f"#!/bin/bash\nWORLD_SIZE=2\ndeepspeed {RUN}", None, None),
     "batch directives": (f"#!/bin/bash\n#SBATCH --nodes=16\n#SBATCH --gpus-per-node=mi250:8\nsrun python {RUN}", 16, 8),
+    "GPUs among other resources": (
+        f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gres=nvme:1,gpu:h100:8\nsrun python {RUN}",
+        2,
+        8,
+    ),
+    "GPUs of the whole job": (f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gpus=8\nsrun python {RUN}", 2, 4),
     "directives with tasks": (f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\nsrun python {RUN}", 2, 4),
     "one task a node under torchrun": (
         f"#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nsrun torchrun --nproc_per_node 8 {RUN}",
@@ -69,6 +90,15 @@ def test_the_cluster_is_stated_by(launcher: str) -> None:
     text, nodes, devices = CLUSTERS[launcher]
     loaded = load(text)
     assert (loaded.nodes, loaded.devices_per_node) == (nodes, devices)
+
+
+def test_what_the_cluster_rests_on_is_said() -> None:
+    assert "64 GPUs, 8 a host" in assumed(load(f"#!/bin/bash\nmpirun -np 64 python {RUN}"))
+    assert "the fewest that --nnodes 2:4" in assumed(
+        load(f"#!/bin/bash\ntorchrun --nnodes 2:4 --nproc_per_node 8 {RUN}")
+    )
+    odd = load(f"#!/bin/bash\nmpirun -np 12 python {RUN}")
+    assert (odd.nodes, odd.cluster_hint) == (None, "--np 12 (line 2) cannot be resolved")
 
 
 OPEN = f"#!/bin/bash\nNNODES=${{WORLD_SIZE}}\ntorchrun --nnodes $NNODES --nproc_per_node 8 {RUN}"

@@ -262,6 +262,27 @@ def test_a_policy_that_keeps_some_tensors_is_named(policy: str, granularity: Rec
     assert sum("rematerialisation" in note.what for note in loaded.unmodelled) == noted
 
 
+def test_sgd_keeps_no_moments() -> None:
+    precision = maxtext(opt_type="sgd").job.precision
+    assert (precision.first_moment_bytes, precision.second_moment_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("plain", "other", "what"),
+    [
+        ({"opt_type": "adamw"}, {"opt_type": "muon"}, "AdamW beside Muon"),
+        ({"num_vocab_tiling": 1}, {"num_vocab_tiling": 4}, "the loss over 4 tiles"),
+    ],
+    ids=["muon", "tiles"],
+)
+def test_what_the_engine_counts_otherwise_is_named(plain: dict[str, Any], other: dict[str, Any], what: str) -> None:
+    noted = [[note for note in maxtext(**each).unmodelled if note.what.startswith(what)] for each in (plain, other)]
+    assert noted[0] == []
+    (note,) = noted[1]
+    assert note.decides
+    assert next(iter(other)) in note.where
+
+
 def test_keys_are_ignored_named_or_reported() -> None:
     loaded = maxtext(steps=50, base_output_directory="x", use_dpo=True, moba=False, per_device_batch=3)
     assert {"steps", "base_output_directory"} <= set(loaded.ignored)
@@ -326,6 +347,12 @@ REFUSED: dict[str, tuple[str, dict[str, object], type[InputError], str]] = {
     ),
     "no end of predictions": ("llama3_8B", {"mtp_num_layers": 10**6}, ConfigurationError, "an integer of at most 4096"),
     "experts of a list": ("grok1", {"base_moe_mlp_dim": [1]}, ConfigurationError, "base_moe_mlp_dim: .* is a list"),
+    "heads that do not divide": (
+        "grok1",
+        {"base_num_kv_heads": 7},
+        LayoutImpossible,
+        "base_num_kv_heads: 48 query heads do not divide over 7 key/value heads",
+    ),
     "layers that do not divide": (
         "llama3_8B",
         {"ici_pipeline_parallelism": 8, "ici_fsdp_parallelism": 1, "num_layers_per_pipeline_stage": 3},

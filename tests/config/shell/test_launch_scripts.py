@@ -315,17 +315,22 @@ def test_directives(line: str, want: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("options", "want"),
     [
-        ({"gpus-per-node": "8"}, "8"),
-        ({"gpus-per-node": "mi250:8"}, "8"),
-        ({"gres": "gpu:8"}, "8"),
-        ({"gres": "gpu:a100:4(S:0-1)"}, "4"),
-        ({"gres": "nvme:1,gpu:h100:8"}, "8"),
+        ({"gpus-per-node": "8"}, 8),
+        ({"gpus-per-node": "mi250:8"}, 8),
+        ({"gres": "gpu:8"}, 8),
+        ({"gres": "gpu:a100:4(S:0-1)"}, 4),
+        ({"gres": "nvme:1,gpu:h100:8"}, 8),
+        ({"gpus-per-task": "8", "ntasks": "4", "nodes": "4"}, 8),
+        ({"gpus-per-task": "2", "ntasks-per-node": "4"}, 8),
+        ({"gpus-per-task": "8", "ntasks": "4"}, None),
+        ({"gpus": "a100:32", "nodes": "4"}, 8),
+        ({"gpus": "32"}, None),
         ({"gres": "nvme:1"}, None),
         ({"gpus-per-node": "$N"}, None),
         ({}, None),
     ],
 )
-def test_gpus_of_a_node(options: dict[str, str], want: str | None) -> None:
+def test_gpus_of_a_node(options: dict[str, str], want: int | None) -> None:
     assert gpus_per_node(options) == want
 
 

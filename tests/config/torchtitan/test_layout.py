@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from projector.config import LoadedConfiguration
-from projector.errors import InputError
+from projector.errors import InputError, LayoutImpossible
 from projector.job import Schedule, Sharding, Target
 from projector.parallelism import resolve
 from tests.config.torchtitan.files import load, text
@@ -54,6 +54,17 @@ def test_degrees_that_are_all_stated_fix_the_cluster(
 ) -> None:
     configuration = loaded(**parallelism)
     assert (configuration.nodes, configuration.devices_per_node) == want
+
+
+def test_a_cluster_on_which_torchtitan_does_not_start_is_refused_with_one_on_which_it_does() -> None:
+    degrees = {"data_parallel_shard_degree": 4, "tensor_parallel_degree": 8}
+    for parallelism in (degrees, {**degrees, "data_parallel_shard_degree": 1, "data_parallel_replicate_degree": 4}):
+        job = loaded(**parallelism).job
+        with pytest.raises(LayoutImpossible, match=r"64 GPUs \(8 x 8\), and the degrees multiply to 32; 4 node\(s\)"):
+            resolve(job, Target(device="H100", nodes=8, devices_per_node=8))
+        assert resolve(job, Target(device="H100", nodes=4, devices_per_node=8)).data == 4
+    inferred = loaded(**{**degrees, "data_parallel_shard_degree": -1}).job
+    assert resolve(inferred, Target(device="H100", nodes=8, devices_per_node=8)).data == 8
 
 
 EXPERTS: dict[str, tuple[dict[str, Any], int | None]] = {
@@ -205,3 +216,8 @@ def test_a_wrong_layout_is_one_clear_line(parallelism: dict[str, Any], message: 
 def test_a_loss_that_is_not_divided_decides_with_tensor_parallelism_only() -> None:
     assert [note.decides for note in loaded(disable_loss_parallel=True, tensor_parallel_degree=2).unmodelled] == [True]
     assert loaded(disable_loss_parallel=True).unmodelled == ()
+
+
+def test_hosts_of_eight_are_said_to_be_assumed() -> None:
+    notes = [note.what for note in loaded(data_parallel_shard_degree=32).assumed]
+    assert "32 GPUs, 8 a host" in notes

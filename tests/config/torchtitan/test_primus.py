@@ -29,7 +29,8 @@ def test_the_defaults_of_primus_apply_without_a_tree() -> None:
     assert (job.model.name, job.batch.micro, job.batch.sequence_length) == ("llama3.1-8b", 8, 2048)
     # Unlike TorchTitan, Primus neither checkpoints nor leaves the model uncompiled unless told to.
     assert job.recompute.granularity is RecomputeGranularity.NONE
-    assert [note.what for note in loaded.unmodelled] == ["torch.compile of model and loss"]
+    assert job.software.compiled_layers
+    assert loaded.unmodelled == ()
     assert job.software.attention_backend is AttentionBackend.FLASH
     assert loaded.values["training.seq_len"].source is Source.CATALOG
 

@@ -34,6 +34,10 @@ BATCHES: dict[str, tuple[dict[str, Any], Batch]] = {
         },
         Batch(micro=4, sequence_length=4096, global_=128),
     ),
+    "counted in tokens, a step left open": (
+        {"num_tokens_per_microbatch_per_dp_rank": 8192, "seq_len": 4096, "num_tokens_per_train_step": -1},
+        Batch(micro=2, sequence_length=4096),
+    ),
 }
 
 
@@ -42,20 +46,32 @@ def test_a_batch_is_what_the_training_section_says(training: dict[str, Any], wan
     assert load(text(training=training)).job.batch == want
 
 
+def test_tokens_are_counted_for_one_micro_batch_of_a_pipeline() -> None:
+    training = {"num_tokens_per_microbatch_per_dp_rank": 8192, "seq_len": 4096}
+    parallelism = {"pipeline_parallel_degree": 2, "num_pp_microbatches": 6}
+    batch = load(text(training=training, parallelism=parallelism)).job.batch
+    assert (batch.micro, batch.micro_batches) == (2, 6)
+
+
 WIDTHS: dict[str, tuple[dict[str, Any], Precision]] = {
     "mixed precision": (
         {},
-        Precision(weight_bytes=4, gradient_bytes=4, master_weight_bytes=0, activation_bytes=2),
+        Precision(weight_bytes=4, gradient_bytes=4, master_weight_bytes=0, reduction_bytes=4, activation_bytes=2),
+    ),
+    "gradients summed in bf16": (
+        {"mixed_precision_reduce": "bfloat16"},
+        Precision(weight_bytes=4, gradient_bytes=4, master_weight_bytes=0, reduction_bytes=2, activation_bytes=2),
     ),
     "all fp32": (
         {"mixed_precision_param": "float32"},
-        Precision(weight_bytes=4, gradient_bytes=4, master_weight_bytes=0, activation_bytes=4),
+        Precision(weight_bytes=4, gradient_bytes=4, master_weight_bytes=0, reduction_bytes=4, activation_bytes=4),
     ),
     "all bf16": (
         {"dtype": "bfloat16"},
         Precision(
             weight_bytes=2,
             gradient_bytes=2,
+            reduction_bytes=4,
             master_weight_bytes=0,
             first_moment_bytes=2,
             second_moment_bytes=2,
@@ -84,6 +100,14 @@ CHECKPOINTS: dict[str, tuple[dict[str, Any], Recompute]] = {
         {"mode": "selective", "selective_ac_option": 5},
         Recompute(granularity=RecomputeGranularity.FULL, layer_ids=(4, 9, 14, 19, 24, 29)),
     ),
+    # int(0) takes each: `not ac_freq or count % ac_freq == 0` in activation_checkpoint.py
+    **{
+        f"every layer, as {value!r}": (
+            {"mode": "selective", "selective_ac_option": value},
+            Recompute(granularity=RecomputeGranularity.FULL, layer_ids=tuple(range(32))),
+        )
+        for value in (0, "0", 1)
+    },
     "every 40th layer of 32": ({"mode": "selective", "selective_ac_option": "40"}, Recompute()),
     "by operation": (
         {"mode": "selective", "selective_ac_option": "op"},
@@ -156,7 +180,6 @@ NOTED: dict[str, tuple[dict[str, Any], str, bool]] = {
         "activation checkpointing by a memory budget",
         True,
     ),
-    "compilation": ({"compile": {"enable": True}}, "torch.compile of model and loss", False),
     "layers left in bf16": (
         {"model": {"converters": ["float8"]}, "float8": {"filter_fqns": ["output", "attention.wk"]}},
         "linear layers that stay in 16 bits (attention.wk)",
@@ -172,12 +195,32 @@ NOTED: dict[str, tuple[dict[str, Any], str, bool]] = {
         "matrix products that are always computed again (attention.wq)",
         False,
     ),
+    "weight gradients in 16 bits": (
+        {"model": {"converters": ["float8"]}, "float8": {"recipe_name": "rowwise_with_gw_hp"}},
+        "weight gradients computed in 16 bits",
+        False,
+    ),
+    "AdamW beside Muon": (
+        {"optimizer": {"name": "Muon"}},
+        "AdamW beside Muon, for embeddings, output layer and norms",
+        True,
+    ),
+    "HybridEP": (
+        {
+            "model": {"name": "deepseek_v3", "flavor": "16B"},
+            "parallelism": {"expert_parallel_comm_backend": "hybridep", "expert_parallel_degree": 8},
+        },
+        "the dispatch of tokens by hybridep",
+        False,
+    ),
     "validation": (
         {"validation": {"enable": True}},
         "validation between training steps (validation.enable: True)",
         False,
     ),
-    "a typing error": ({"training": {"sequence_len": 4096}}, "training.sequence_len", False),
+    "a typing error": ({"training": {"sequence_len": 4096}}, "training.sequence_len", True),
+    "a degree misspelt": ({"parallelism": {"tensor_parallel_degre": 8}}, "parallelism.tensor_parallel_degre", True),
+    "a name that nothing is near": ({"training": {"colour_of_the_bar": 7}}, "training.colour_of_the_bar", False),
 }
 
 
@@ -196,6 +239,34 @@ WRONG = {
     "a global batch of -2": ({"training": {"global_batch_size": -2}}, "training.global_batch_size: -2 is a number"),
     "an unknown type": ({"training": {"dtype": "fp8"}}, "training.dtype: 'fp8' is not known"),
     "an unknown mode": ({"activation_checkpoint": {"mode": "some"}}, "activation_checkpoint.mode: 'some' is not known"),
+    "tokens of no whole sequences": (
+        {"training": {"num_tokens_per_microbatch_per_dp_rank": 5000, "seq_len": 4096}},
+        "per_dp_rank: 5000 tokens are no whole number of sequences of 4096; a multiple of 4096",
+    ),
+    "fewer tokens than a sequence": (
+        {"training": {"num_tokens_per_microbatch_per_dp_rank": 4096, "num_tokens_per_train_step": 9, "seq_len": 4096}},
+        "training.num_tokens_per_train_step: 9 tokens are no whole number",
+    ),
+    "a batch in tokens and in sequences": (
+        {"training": {"num_tokens_per_microbatch_per_dp_rank": 4096, "seq_len": 4096, "local_batch_size": 2}},
+        "training.local_batch_size: 2 sequences, and training.num_tokens_per_microbatch_per_dp_rank counts the batch",
+    ),
+    "an unknown recipe of float8": (
+        {"float8": {"recipe_name": "columnwise"}},
+        "float8.recipe_name: 'columnwise' is not known",
+    ),
+    "an unknown recipe of mx": (
+        {"model": {"converters": ["mx"]}, "mx": {"recipe_name": "nvfp4"}},
+        "mx.recipe_name: 'nvfp4' is a text; expected a recipe of mxfp8 or mxfp4",
+    ),
+    "an unknown dispatch": (
+        {"parallelism": {"expert_parallel_comm_backend": "hybrid"}},
+        "parallelism.expert_parallel_comm_backend: 'hybrid' is not known",
+    ),
+    "no text as an option": (
+        {"activation_checkpoint": {"selective_ac_option": ""}},
+        "activation_checkpoint.selective_ac_option: '' is not known; a number of layers, or op",
+    ),
     "an unknown option": (
         {"activation_checkpoint": {"selective_ac_option": "layers"}},
         "activation_checkpoint.selective_ac_option: 'layers' is not known; a number of layers, or op",
@@ -222,3 +293,32 @@ def test_keys_without_influence_are_ignored_by_name() -> None:
 def test_an_unknown_override_is_one_clear_line() -> None:
     with pytest.raises(InputError, match=r"override: 'training.seq_length' is not a value .* training.seq_len"):
         load(text(), "training.seq_length=4096")
+
+
+def test_a_resolved_configuration_is_read_as_json() -> None:
+    # In YAML 5e-4 is text, and a tab may not indent.
+    loaded = load(
+        '{\n\t"model": {"name": "llama3", "flavor": "8B"},\n\t"parallelism": {},\n\t"training": {"max_norm": 5e-4}}'
+    )
+    assert loaded.values["training.max_norm"].value == 5e-4
+
+
+COMPILED: dict[str, tuple[dict[str, Any], tuple[bool, bool]]] = {
+    "off": ({"components": ["model"]}, (False, False)),
+    "both by default": ({"enable": True}, (True, True)),
+    "the loss": ({"enable": True, "components": ["loss"]}, (False, True)),
+    "the model": ({"enable": True, "components": ["model"]}, (True, False)),
+}
+
+
+@pytest.mark.parametrize(("section", "want"), COMPILED.values(), ids=COMPILED.keys())
+def test_components_are_compiled_as_stated(section: dict[str, Any], want: tuple[bool, bool]) -> None:
+    loaded = load(text(compile=section))
+    assert (loaded.job.software.compiled_layers, loaded.job.software.compiled_loss) == want
+    assert loaded.unmodelled == ()
+
+
+def test_compiled_routing_of_experts_is_named() -> None:
+    experts = {"name": "deepseek_v3", "flavor": "16B"}
+    loaded = load(text(model=experts, compile={"enable": True}))
+    assert [note.what for note in loaded.unmodelled] == ["torch.compile of routing and permutation of experts"]
