@@ -52,7 +52,14 @@ def detect(text: str, *, name: str) -> str:
     except ConfigurationError:
         if re.search(_FLAG, text):
             return "megatron"
+        if ":" not in text:
+            raise _unknown(name) from None
         raise
+
+
+def _unknown(name: str) -> ConfigurationError:
+    expected = f"a file of one of the formats {', '.join(FORMATS)} (docs/formats.md); --format forces one"
+    return ConfigurationError("not a training configuration that is known", place=name, expected=expected)
 
 
 def is_toml(text: str) -> bool:
@@ -85,8 +92,7 @@ def _of_mapping(content: Mapping[str, Any], *, name: str) -> str:
     if "apiVersion" in content:
         message = "this is a Kubernetes object, not a training configuration"
         raise ConfigurationError(message, place=name, expected="the training configuration that it carries")
-    expected = "a Primus experiment file: work_group, user_name, exp_name, workspace and modules.pre_trainer"
-    raise ConfigurationError("not a training configuration that is known", place=name, expected=expected)
+    raise _unknown(name)
 
 
 def _is_megatron(content: Mapping[str, Any]) -> bool:

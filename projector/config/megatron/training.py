@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from projector.config.element_types import ELEMENT_BYTES
 from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.keys import Keys
 from projector.config.megatron.vocabulary import padded_vocabulary
@@ -23,8 +24,8 @@ from projector.job import (
 )
 from projector.job.limits import MAXIMUM_INTEGER
 
-_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""Bytes of an element by Megatron-LM's names."""
+_TYPES = ("fp32", "bf16", "fp16", "fp8")
+"""Types of optimizer state by Megatron-LM's names."""
 _FP8_RECIPES = {
     "delayed": LowPrecision.FP8,
     "tensorwise": LowPrecision.FP8,
@@ -114,7 +115,7 @@ def precision(keys: Keys, notes: Notes) -> Precision:
     half = _is_half(keys)
     if not half and not keys.values.keys() & {"bf16", "fp16"}:
         notes.assume("training in fp32", "neither bf16 nor fp16 is stated, and Megatron-LM then trains in fp32")
-    names = tuple(_BYTES)
+    names = _TYPES
     main = keys.choice("main_grads_dtype", "fp32", ("fp32", "bf16"))
     first, second = keys.choice("exp_avg_dtype", "fp32", names), keys.choice("exp_avg_sq_dtype", "fp32", names)
     master = keys.choice("main_params_dtype", "fp32", names)
@@ -128,9 +129,9 @@ def precision(keys: Keys, notes: Notes) -> Precision:
     return Precision(
         weight_bytes=2 if half else 4,
         gradient_bytes=2 if half and narrow else 4,
-        master_weight_bytes=(_BYTES[master] if aware else 4) if half else 0,
-        first_moment_bytes=rule.moment_bytes or (_BYTES[first] if aware else 4),
-        second_moment_bytes=(rule.moment_bytes or (_BYTES[second] if aware else 4)) if rule.moments > 1 else 0,
+        master_weight_bytes=(ELEMENT_BYTES[master] if aware else 4) if half else 0,
+        first_moment_bytes=rule.moment_bytes or (ELEMENT_BYTES[first] if aware else 4),
+        second_moment_bytes=(rule.moment_bytes or (ELEMENT_BYTES[second] if aware else 4)) if rule.moments > 1 else 0,
         activation_bytes=2 if half else 4,
         low_precision=low,
         low_precision_weights=low is not None and narrow_weights,

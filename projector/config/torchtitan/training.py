@@ -1,5 +1,6 @@
 """Batch, element widths, optimizer, recomputation and framework choices from TorchTitan's values."""
 
+from projector.config.element_types import ELEMENT_BYTES
 from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.notes import Notes
 from projector.config.torchtitan.spelling import MICRO_BATCH, TitanKeys
@@ -25,7 +26,8 @@ from projector.job import (
 
 _GLOBAL = "training.global_batch_size"
 _TOKENS, _ALL_TOKENS = "training.num_tokens_per_microbatch_per_dp_rank", "training.num_tokens_per_train_step"
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_TYPES = ("float32", "bfloat16", "float16")
+"""Types that a value may be stored in (torchtitan/config `TORCH_DTYPE_MAP`)."""
 _OPTIMIZERS = {
     "Adam": OptimizerKind.ADAM,
     "AdamW": OptimizerKind.ADAM,
@@ -120,9 +122,9 @@ def precision(keys: TitanKeys, notes: Notes) -> Precision:
     `training.dtype` is the type of parameters, gradients and moments, with no copy beside them; mixed precision only
     changes what is computed with, and what gradients are summed in (torchtitan/config/job_config.py).
     """
-    stored = _BYTES[keys.choice("training.dtype", "float32", _BYTES)]
-    computed = _BYTES[keys.choice("training.mixed_precision_param", "bfloat16", _BYTES)]
-    reduced = _BYTES[keys.choice("training.mixed_precision_reduce", "float32", _BYTES)]
+    stored = ELEMENT_BYTES[keys.choice("training.dtype", "float32", _TYPES)]
+    computed = ELEMENT_BYTES[keys.choice("training.mixed_precision_param", "bfloat16", _TYPES)]
+    reduced = ELEMENT_BYTES[keys.choice("training.mixed_precision_reduce", "float32", _TYPES)]
     adam = _optimizer_kind(keys, None) is OptimizerKind.ADAM
     return Precision(
         weight_bytes=stored,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from projector.errors import ConfigurationError
 from tests.config.megatron.builders import BASE, assumed, load, unmodelled
 
 RUN = f"torchrun pretrain_gpt.py {BASE}"
@@ -36,6 +37,11 @@ def test_arguments_are_assumed_to_be_none_where_they_come_from(source: str) -> N
     loaded = load(f"#!/bin/bash\n{OPEN[source]}\n")
     assert "no arguments in" in assumed(loaded)
     assert not any(unmodelled(loaded).values())
+
+
+def test_a_script_that_only_starts_another_says_which_is_needed() -> None:
+    with pytest.raises(ConfigurationError, match=r"--config run/pai.sh --with launch.sh"):
+        load("#!/bin/bash\nbash run/pai.sh 7B 1 8\n", name="launch.sh")
 
 
 def test_a_script_gets_what_the_one_beside_it_hands_over() -> None:
