@@ -16,6 +16,12 @@ from projector.provenance import Unmodelled
 
 _NAMED = 50
 """Unknown keys that are named one by one; a file with more is not one of the kind it is taken for."""
+_TELLING = frozenset({
+    "accumulation", "batch", "dualpipe", "dualpipev", "expert", "experts", "fp4", "fp8", "fsdp", "gbs", "lora", "mbs",
+    "offload", "offloading", "parallel", "parallelism", "recompute", "recomputation", "seq", "seqlen", "shard",
+    "sharding", "zero",
+})  # fmt: skip
+"""Words in the name of a key that speak of what decides memory, whatever framework or fork it is from."""
 _HINTS, _LONGEST_KEY = 20, 100
 """How many unknown keys get a suggestion, and the characters of a key that may have one: looking for it takes long."""
 _COMPARED, _MISSPELT = 500, 0.85
@@ -75,13 +81,20 @@ def _is_off(value: object, neutral: tuple[object, ...]) -> bool:
     return value is None or any(value == off and type(value) is type(off) for off in neutral)
 
 
-def left_over(
-    keys: Keys, notes: Notes, *, known: Collection[str], file: str, spellings: Mapping[str, str] | None = None
+def left_over(  # noqa: PLR0913 - what tells the meaning of a key that nobody read
+    keys: Keys,
+    notes: Notes,
+    *,
+    known: Collection[str],
+    file: str,
+    spellings: Mapping[str, str] | None = None,
+    strict: bool = True,
 ) -> list[str]:
     """Keys that a person wrote and nothing has read: those `known`, alone or by section, else noted as unknown.
 
-    An unknown key that is nearly one which is read and not stated decides: it may have been meant. `spellings` are
-    other names of keys.
+    An unknown key that is nearly one which is read and not stated decides: it may have been meant. So does one whose
+    name speaks of what decides memory, unless the framework itself passes over unknown keys (`strict` False).
+    `spellings` are other names of keys.
     """
     ignored: list[str] = []
     unknown: list[str] = []
@@ -92,7 +105,9 @@ def left_over(
         is_known = value.value is None or key in known or any(section in known for section in sections_of(key))
         (ignored if is_known else unknown).append(key)
     if unknown:
-        _note_unknown(keys, notes, unknown, known=known, file=file, meant=_meant(keys, unknown, spellings or {}))
+        meant = _meant(keys, unknown, spellings or {})
+        telling = [key for key in unknown if strict and _is_telling(key)]
+        _note_unknown(keys, notes, unknown, _Judged(known=known, file=file, meant=meant, telling=telling))
     return sorted(ignored)
 
 
@@ -109,25 +124,42 @@ def _meant(keys: Keys, unknown: Sequence[str], spellings: Mapping[str, str]) -> 
     return found
 
 
+def _is_telling(key: str) -> bool:
+    last = key[-_LONGEST_KEY:].rpartition(".")[2]
+    return not _TELLING.isdisjoint(_folded(last).split("_"))
+
+
 def _folded(key: str) -> str:
     return key.lower().replace("-", "_")
 
 
-def _note_unknown(  # noqa: PLR0913 - what one note is made of
-    keys: Keys, notes: Notes, unknown: Sequence[str], *, known: Collection[str], file: str, meant: Mapping[str, str]
-) -> None:
-    named = [*meant, *(key for key in unknown if key not in meant)][:_NAMED]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Judged:
+    """What is known of the keys that nobody read."""
+
+    known: Collection[str]
+    """Names to suggest."""
+    file: str
+    """Where a key stands that no file holds."""
+    meant: Mapping[str, str]
+    """The key that an unknown one nearly is."""
+    telling: Sequence[str]
+    """Unknown ones whose names speak of what decides memory."""
+
+
+def _note_unknown(keys: Keys, notes: Notes, unknown: Sequence[str], judged: _Judged) -> None:
+    first = dict.fromkeys([*judged.meant, *judged.telling])
+    named = [*first, *(key for key in unknown if key not in first)][:_NAMED]
     for index, key in enumerate(named):
-        if key in meant:
-            hint = f" (did you mean {meant[key]}?)"
-        else:
-            hint = f" ({nearest(key, known)})" if index < _HINTS and len(key) <= _LONGEST_KEY else ""
-        where = keys.values[key].file or file
+        hint = f" (did you mean {judged.meant[key]}?)" if key in judged.meant else ""
+        if not hint and index < _HINTS and len(key) <= _LONGEST_KEY:
+            hint = f" ({nearest(key, judged.known)})"
+        where = keys.values[key].file or judged.file
         effect = f"not a key that the project knows of; it has no influence here{hint}"
-        notes.unmodelled.append(Unmodelled(what=key[:_LONGEST_KEY], where=where, effect=effect, decides=key in meant))
+        notes.unmodelled.append(Unmodelled(what=key[:_LONGEST_KEY], where=where, effect=effect, decides=key in first))
     if len(unknown) > _NAMED:
         what = f"{len(unknown) - _NAMED} more keys"
-        notes.not_modelled(what, where=file, effect="not keys that the project knows of", decides=False)
+        notes.not_modelled(what, where=judged.file, effect="not keys that the project knows of", decides=False)
 
 
 def sections_of(key: str) -> tuple[str, ...]:

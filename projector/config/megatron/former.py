@@ -40,6 +40,7 @@ _IMPLIED: Mapping[str, Mapping[str, object]] = {
         "recompute_method": "uniform",
         "recompute_num_layers": 1,
     },
+    "checkpoint_method": {"recompute_granularity": "full", "recompute_num_layers": 1},
     "num_key_value_heads": {"group_query_attention": True},
 }
 """What else an older spelling switches on, where its value is not false."""

@@ -13,8 +13,8 @@ from projector.config.megatron.training import batch, optimizer, precision, soft
 from projector.config.notes import Notes
 from projector.config.switches import left_over, note_switches
 from projector.errors import ConfigurationError
-from projector.job import Attention, ModelArchitecture, TrainingJob
-from projector.provenance import ConfigValue, LoadedConfiguration
+from projector.job import Attention, ModelArchitecture, PositionKind, TrainingJob
+from projector.provenance import ConfigValue, LoadedConfiguration, Source
 
 _SETTINGS = {"model", "trainer_class", "extends", "world_size", *VERSION_KEYS}
 """Keys that say what is run, by which version and on how many devices, and are no values of the training."""
@@ -51,6 +51,7 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
     """
     keys = Keys(arguments.values, defaults=arguments.defaults, unusable=arguments.unusable, file=arguments.file)
     notes = Notes()
+    stated = model is None
     model = architecture(keys, notes, name=arguments.model) if model is None else model
     layout = parallelism(keys, notes, layers=len(model.layers), stock=arguments.stock)
     job = TrainingJob(
@@ -64,12 +65,14 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
         adapters=adapters(keys, notes, model),
         schedule=schedule(keys, notes, pipeline=layout.pipeline, stock=arguments.stock),
     )
+    if arguments.stock and stated:
+        _refuse_what_does_not_start(job, keys)
     _note_shared_heads(job, notes)
     facts = megatron_facts()
     note_switches(keys, notes, facts.unmodelled)
     keys.read |= _SETTINGS
     known = facts.known.union(arguments.known, (each.key.rpartition(".")[0] for each in facts.unmodelled))
-    ignored = left_over(keys, notes, known=known, file=arguments.file, spellings=other_names())
+    ignored = left_over(keys, notes, known=known, file=arguments.file, spellings=other_names(), strict=arguments.stock)
     return LoadedConfiguration(
         job=job,
         format=format_,
@@ -78,6 +81,26 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
         assumed=tuple(notes.assumed),
         unmodelled=tuple(notes.unmodelled),
     )
+
+
+def _refuse_what_does_not_start(job: TrainingJob, keys: Keys) -> None:
+    """Raise `ConfigurationError` where Megatron-LM does not start (megatron/training/arguments.py validate_args).
+
+    A sequence length given beside the file asks what would be: the positions follow it.
+    """
+    length = job.batch.sequence_length
+    positions = keys.integer("max_position_embeddings")
+    if positions is None and job.model.position is PositionKind.LEARNED:
+        expected = f"the rows of the learned position table, at least {length}"
+        raise ConfigurationError("is missing", place=keys.place("max_position_embeddings"), expected=expected)
+    asked = keys.values.get("seq_length")
+    beside = asked is not None and asked.source is Source.OVERRIDE
+    if positions is not None and positions < length and not beside:
+        place, expected = keys.place("max_position_embeddings"), f"at least the sequence length, {length}"
+        raise ConfigurationError(f"{positions} is too few", place=place, expected=expected)
+    if keys.text("optimizer") == "muon" and keys.boolean("use_distributed_optimizer"):
+        message, expected = "Muon does not divide its state over ranks", "false, or optimizer dist_muon"
+        raise ConfigurationError(message, place=keys.place("use_distributed_optimizer"), expected=expected)
 
 
 def _note_shared_heads(job: TrainingJob, notes: Notes) -> None:

@@ -164,6 +164,8 @@ def _sharding(keys: Keys, notes: Notes) -> Sharding:
         )
         # DeepSpeed's BF16_Optimizer divides master weights and moments over the ranks by itself (runtime/engine.py).
         return Sharding.OPTIMIZER if not zero and keys.boolean("bf16") else ZERO_STAGES[zero]
+    if zero:
+        notes.assume(f"zero_stage {zero} has no effect", "nothing switches the DeepSpeed engine on (deepspeed)")
     if keys.boolean("use_torch_fsdp2"):
         return Sharding.PARAMETERS
     if megatron_fsdp:

@@ -31,10 +31,17 @@ _OTHER_MODELS = (
     *("diffusion", "biencoder", "orqa"),
 )
 """Words in the name of a program that trains something else than a decoder-only language model."""
-_NO_TRAINING = ("server", "generation", "generate", "inference", "convert", "preprocess", "checkpoint", "evaluate")
+_NO_TRAINING = (
+    *("server", "generation", "generate", "inference", "convert", "preprocess", "checkpoint", "evaluate", "eval"),
+    *("ptq", "export"),
+)
 """Words in the name of a program that does not train."""
 _TELLING_FOLDERS = frozenset({"multimodal", "mimo", "inference", "checkpoint", "retro", "bert", "t5", "tasks"})
 """Folders of NVIDIA/Megatron-LM, under `examples` and `tools`, whose programs have names without such a word."""
+_OTHER_METHODS = ("rl", "rlhf", "ppo", "grpo", "dpo", "kto", "orpo", "distill", "actor", "critic", "reward")
+"""Words in the name of a program that keeps more than one model, or generates in between."""
+_TRAINING = ("pretrain", "train", "finetune", "sft", "main", "run")
+"""Words in the name of a program that trains the model of its arguments."""
 _HYBRID_MODELS = ("mamba", "hybrid")
 """Words in the name of a program whose layers are hybrid even where no pattern says so."""
 
@@ -114,6 +121,7 @@ def _from_script(script: Script, name: str, notes: Notes) -> tuple[Launch, Colle
         compared = (launch, arguments.values), (other, its.values)
         refuse_difference(*compared, ignored=megatron_facts().ignored, name=name)
     _refuse_program(launch, name)
+    _note_program(launch, name, notes)
     note_launch(script, launch, notes)
     return launch, arguments
 
@@ -135,6 +143,18 @@ def _refuse_program(launch: Launch, name: str) -> None:
         message = f"{shown_} trains no decoder-only language model"
     if message:
         raise NotAvailable(message, place=f"{name}:{launch.line}", expected="pretrain_gpt.py or another decoder")
+
+
+def _note_program(launch: Launch, name: str, notes: Notes) -> None:
+    """Say what a program of an unknown name, or of another way to train, may do beside what is counted."""
+    stem = PurePosixPath(launch.program).stem.lower()
+    words = set(stem.replace("-", "_").split("_"))
+    method = words.intersection(_OTHER_METHODS)
+    if not stem or (words.intersection(_TRAINING) and not method):
+        return
+    effect = "further models, or generation between steps, are not counted" if method else "it counts as pretraining"
+    what = f"the program {PurePosixPath(launch.program).name}"
+    notes.not_modelled(what, where=f"{name}:{launch.line}", effect=effect, decides=bool(method))
 
 
 def _program_defaults(program: str, arguments: Collected) -> dict[str, object]:

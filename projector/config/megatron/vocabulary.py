@@ -10,7 +10,7 @@ _NULL_TOKENIZERS = {"NullTokenizer", "null", "null-text"}
 token to the stated one (megatron/training/tokenizer/tokenizer.py, until megatron-core 0.17)."""
 _UNSTATED = "GPT2BPETokenizer"
 """What `pretrain_gpt.py` hands over as `args_defaults` for `tokenizer_type`."""
-_KINDS = ("tokenizer_type", "tokenizer_library", "vocab_file", "merge_file")
+_KINDS = ("tokenizer_type", "tokenizer_library", "vocab_file")
 _MODELS = ("tokenizer_model", "hf_tokenizer_path", "tokenizer_name_or_path")
 _NAMING = (*_MODELS, "tokenizer_type", "vocab_file")
 """Arguments that say which vocabulary it is, the most telling one first."""
@@ -24,14 +24,14 @@ def vocabulary(keys: Keys, notes: Notes) -> int:
     Raises `ConfigurationError` naming what to state when the tokenizer is not known.
     """
     padded, stated = padded_vocabulary(keys), keys.integer("vocab_size", minimum=1)
-    kind, library, files, merges = (_name(keys, key) for key in _KINDS)
+    kind, library, files = (_name(keys, key) for key in _KINDS)
     model = next((name for name in (_name(keys, key) for key in _MODELS) if name), None)
     extra = keys.integer("extra_vocab_size", 0)
     if padded is not None:
         return padded
     if stated is not None:
         return extra + stated + 1 if _NULL_TOKENIZERS & {kind, library} else extra + stated
-    if kind is None and model is None and files and merges:
+    if kind is None and model is None and {"vocab_file", "merge_file"} <= keys.values.keys():
         kind = _UNSTATED
         notes.assume(f"tokenizer_type {kind}", "pretrain_gpt.py takes it where none is stated; it reads a merge_file")
     known = catalog.tokenizer_vocabulary(kind, model)

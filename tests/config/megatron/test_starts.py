@@ -1,0 +1,77 @@
+"""Runs that Megatron-LM would not start, and programs that are not its own."""
+
+import pytest
+
+from projector.errors import ConfigurationError, NotAvailable
+from projector.job import RecomputeGranularity
+from tests.config.megatron.builders import BASE, arguments, assumed, load, unmodelled
+
+NOT_STARTED = {
+    "fewer positions than the sequence has": (
+        BASE.replace("--max-position-embeddings 2048", "--max-position-embeddings 1024"),
+        r"max_position_embeddings: 1024 is too few; at least the sequence length, 2048",
+    ),
+    "learned positions of unknown number": (
+        BASE.replace("--max-position-embeddings 2048", ""),
+        r"max_position_embeddings: is missing; the rows of the learned position table, at least 2048",
+    ),
+    "Muon with a divided state": (
+        f"{BASE} --optimizer muon --use-distributed-optimizer --bf16",
+        r"Muon does not divide",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "complaint"), NOT_STARTED.values(), ids=NOT_STARTED.keys())
+def test_what_megatron_asserts_against_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        load(text)
+
+
+def test_a_longer_sequence_may_be_asked_for_beside_the_file() -> None:
+    assert load(BASE, "seq_length=4096").job.batch.sequence_length == 4096
+
+
+@pytest.mark.parametrize("flag", ["--activations-checkpoint-method uniform", "--checkpoint-activations"])
+def test_older_words_for_recomputation_mean_whole_layers(flag: str) -> None:
+    recompute = load(f"{BASE} {flag}").job.recompute
+    assert (recompute.granularity, recompute.layers) == (RecomputeGranularity.FULL, 1)
+
+
+PROGRAMS = {
+    "pretrain_gpt.py": None,
+    "train.py": None,
+    "my_model.py": False,
+    "train_ppo.py": True,
+    "dpo_train.py": True,
+    "distill.py": True,
+}
+
+
+@pytest.mark.parametrize(("program", "decides"), PROGRAMS.items(), ids=PROGRAMS.keys())
+def test_a_program_that_may_do_more_than_pretrain_is_named(program: str, decides: bool | None) -> None:  # noqa: FBT001
+    notes = unmodelled(load(f"python {program} {BASE}\n"))
+    assert notes.get(f"the program {program}") == decides
+
+
+@pytest.mark.parametrize("program", ["eval.py", "examples/export/ptq.py"])
+def test_a_program_that_does_not_train_is_refused(program: str) -> None:
+    with pytest.raises(NotAvailable, match="does not train"):
+        load(f"python {program} {BASE}\n")
+
+
+def test_the_vocabulary_of_gpt_2_is_assumed_wherever_its_two_files_lie() -> None:
+    text = BASE.replace("--vocab-size 32000", "--vocab-file $3 --merge-file $4")
+    loaded = load(f"#!/bin/bash\npython pretrain_gpt.py {text}\n")
+    assert loaded.job.model.vocabulary == 50257
+    assert "GPT2BPETokenizer" in assumed(loaded)
+
+
+def test_a_stage_of_zero_without_deepspeed_is_said_to_do_nothing() -> None:
+    assert "zero_stage 3 has no effect" in assumed(arguments("--zero-stage", "3"))
+
+
+@pytest.mark.parametrize("flag", ["--seq-len 8192", "--mbs 4", "--gradient-accumulation-steps 8", "--use-fp8"])
+def test_an_unknown_flag_that_speaks_of_memory_decides(flag: str) -> None:
+    name = flag.split(maxsplit=1)[0].removeprefix("--").replace("-", "_")
+    assert unmodelled(load(f"{BASE} {flag}"))[name]
