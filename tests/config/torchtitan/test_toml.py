@@ -119,6 +119,8 @@ def test_every_value_names_its_file() -> None:
     assert values["parallelism.tensor_parallel_degree"].value == 8
 
 
-@pytest.mark.parametrize("line", ["[experimental]\ncustom_import = 'my.module'", "[training]\ngradient_accumulation_steps = 8"])
+@pytest.mark.parametrize(
+    "line", ["[experimental]\ncustom_import = 'my.module'", "[training]\ngradient_accumulation_steps = 8"]
+)
 def test_code_and_sections_of_ones_own_decide(line: str) -> None:
     assert any(note.decides for note in read(f"{HEAD}{line}\n", name="run.toml").unmodelled)
