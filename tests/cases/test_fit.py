@@ -16,13 +16,14 @@ def b200(*, micro: int, sequence: int, expert: int = 1) -> MemoryProjection:
     return memory_of(text(run, name="deepseek_v3_16b.toml", device="B200", nodes=1))
 
 
-def mi350x() -> MemoryProjection:
-    """The vendor's recipe for Llama 3.1 8B in TorchTitan, no checkpointing.
+AS_TRACED = 6
+"""Sequences of 8,192 tokens: the trace allocates the 16-bit gradient of 49,152 rows of logits in a compiled backward
+pass, where the file says 3."""
 
-    The trace allocates the 16-bit gradient of 49,152 rows of logits in a compiled backward pass: the command asked for
-    6 sequences of 8,192 tokens in place of the 3 of the file.
-    """
-    overrides = {"training.local_batch_size": 6}
+
+def mi350x(micro: int = AS_TRACED) -> MemoryProjection:
+    """The vendor's recipe for Llama 3.1 8B in TorchTitan, no checkpointing."""
+    overrides = {"training.local_batch_size": micro}
     return memory_of(file("primus/llama3.1_8B-BF16-pretrain.yaml", device="MI350X", nodes=1, overrides=overrides))
 
 
@@ -41,6 +42,15 @@ def test_fit_01_torchtitan_without_checkpointing_runs_out_of_memory() -> None:
     assert (allocated - gradients) / GIB == pytest.approx(229.04, rel=0.01)
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="149 GiB are projected, 174 at most, for the 3 sequences of the file, with layers and loss "
+    "compiled; the run had 229 before it failed, which is what 6 sequences take",
+)
+def test_fit_01_the_recipe_as_the_file_has_it_runs_out_of_memory() -> None:
+    assert mi350x(micro=3).verdict in MIGHT_FAIL
+
+
 RUNS = {
     "4 x 4096": ((4, 4096, 1), Verdict.FITS),
     "6 x 4096": ((6, 4096, 1), Verdict.FITS),
@@ -51,11 +61,22 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize(("run", "verdict"), RUNS.values(), ids=RUNS.keys())
+NOT_CERTAIN = pytest.mark.xfail(
+    strict=True,
+    reason="105-108 % of the GPU is expected with layers and loss compiled, and the lower end fits: AtRisk",
+)
+
+
+@pytest.mark.parametrize(
+    ("run", "verdict"),
+    [
+        pytest.param(run, verdict, id=name, marks=NOT_CERTAIN if verdict is Verdict.DOES_NOT_FIT else ())
+        for name, (run, verdict) in RUNS.items()
+    ],
+)
 def test_fit_03_a_16b_model_on_b200_gets_the_verdict_of_the_run(run: tuple[int, int, int], verdict: Verdict) -> None:
     micro, sequence, expert = run
-    found = b200(micro=micro, sequence=sequence, expert=expert).verdict
-    assert found is verdict or (verdict is Verdict.DOES_NOT_FIT and found in MIGHT_FAIL)
+    assert b200(micro=micro, sequence=sequence, expert=expert).verdict is verdict
 
 
 def test_fit_03_memory_grows_with_tokens_as_measured() -> None:
