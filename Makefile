@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.installed-runtime
 STAMP := $(VENV)/.installed
 ACCURACY_ROWS ?= tests/accuracy/ground_truth.yaml
+# Where pip looks for torch before PyPI, whose wheels for Linux bring CUDA along.
+TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
 
@@ -15,6 +17,7 @@ help: ## List the targets
 define install
 	@test -x $(BIN)/python || { echo "Making a virtual environment in $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing projection-operator $(2) ..."
+	$(if $(and $(TORCH_INDEX),$(findstring dev,$(1))),@$(BIN)/python -m pip install --quiet --disable-pip-version-check --index-url $(TORCH_INDEX) torch)
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(1)]'
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q projector operator
 	@touch $@

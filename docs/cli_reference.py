@@ -48,6 +48,13 @@ half that was not asked for is null. `yaml` holds the same. `csv` has two column
 value of the document, such as `memory.stages.0.device_bytes,136012345678`. `projector show` prints the same document
 with both halves null. GiB is 2^30 bytes everywhere.
 
+Memory is told at four levels for every pipeline stage: persistent, peak allocated, peak reserved, and what the device
+shows. `memory.stages[].components` are parts with the level at which each is added, so that those up to a level add up
+to it; `tree` has parameters and saved activations by component; `uncertainties` add up to the interval; `peak_cause`
+says what goes on at the peak and what is in flight; `first_iteration_allocated_bytes` is the peak before the
+optimizer's state is there. `memory.activations` is what one micro batch keeps in one layer of each kind under the
+recomputation of the job, and `memory.confidence_reasons` say why the figures can be trusted as far as they can.
+
 ## Exit codes
 
 | code | meaning |
@@ -62,6 +69,16 @@ with both halves null. GiB is 2^30 bytes everywhere.
 
 With `--check`, `AtRisk` and `Unknown` exit with 0 and a warning on standard error: neither says that the job does not
 fit. A script that wants certainty reads `memory.verdict` of `--output json`.
+
+## Uneven routing to experts
+
+Where a router decides how many rows a GPU's experts receive, memory depends on what nobody knows before the run. The
+factor is the rows that the experts of the busiest GPU receive over the balanced share: 1 is balanced, and no more than
+`expert parallel x min(1, local experts / top-k)` is possible. Without `--routing-imbalance F` (or
+`software.routing_imbalance` in the project's own YAML) the expected value is that of the highest step of a usual run,
+the interval goes from balance to that of an unlucky one, and all three factors are listed under `assumed`. They fall
+with less expert parallelism, with more layers and with more micro batches in memory at a time. A stated factor removes
+that part of the interval. Forced balance, a padded capacity and sync-free stage 3 leave nothing to the router.
 
 ## Differences from the Primus projection command
 

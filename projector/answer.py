@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from projector import catalog
 from projector.api import DEFAULT_DEVICE, Question
-from projector.catalog import Device
+from projector.catalog import Calibration, Device
 from projector.config import (
     Assumption,
     ConfigValue,
@@ -13,14 +14,17 @@ from projector.config import (
     Unmodelled,
     overrides_from_pairs,
     read,
+    read_calibration_file,
     read_hardware_file,
 )
-from projector.errors import InputError, RateUnknown
+from projector.errors import ConfigurationError, InputError, RateUnknown
 from projector.job import DEFAULT_DEVICES_PER_NODE, AttentionBackend, Schedule, Target, TrainingJob
 from projector.memory import (
     count_parameters,
-    memory_assumptions,
+    measured_outside,
     project_memory,
+    routing_assumptions,
+    saved_activations,
     unknown_figures,
     unmodelled_layers,
 )
@@ -39,24 +43,28 @@ from projector.schedule import named_schedule
 _FLASH_ARCHITECTURES = ("sm80", "sm86", "sm89")
 """NVIDIA GPUs older than Hopper, where Transformer Engine prefers FlashAttention 2 to cuDNN
 (TransformerEngine dot_product_attention/utils.py)."""
+_NO_REPEATED_DROPOUT = ("sm100", "sm103")
+"""NVIDIA GPUs where cuDNN's backward kernel with dropout does not repeat bit by bit, so that Transformer Engine takes
+FlashAttention 2 in deterministic mode (transformer_engine/common/fused_attn/fused_attn.cpp)."""
 
 
 def answer(question: Question) -> Projection:
     """Answer a question; what it raises is what the parts raise, all `InputError`."""
     loaded = load(question)
     device = catalog.device(question.device or DEFAULT_DEVICE)
-    asked = _scheduled(loaded.job, question.schedule)
+    asked = _asked(loaded.job, question)
     target = _target(question, loaded, asked, device)
     try:
         job, layout = _laid_out(asked, target, device)
     except InputError as error:
         raise _in_own_words(error, loaded.spelling) from error
     unmodelled = (*loaded.unmodelled, *unmodelled_layers(job))
+    calibration = _calibration(question, device)
     memory = None
     if question.memory:
-        memory, unmodelled = _memory(question, job, layout, device, unmodelled)
-    unknown = unknown_figures(job, layout, device) if question.memory else ()
-    estimated = memory_assumptions(job, layout) if question.memory else ()
+        memory, unmodelled = _memory(question, job, layout, device, unmodelled, calibration=calibration)
+    unknown = unknown_figures(job, layout, device, calibration) if question.memory else ()
+    measured = measured_outside(job, layout, calibration) if question.memory else ()
     performance, without_effect, untimed = _performance(question, job, target, layout, device)
     return Projection(
         model=job.model.name,
@@ -69,10 +77,10 @@ def answer(question: Question) -> Projection:
         micro_batches=layout.micro_batches,
         parameters=count_parameters(job, layout),
         values=_sorted(loaded.values),
-        ignored=(*loaded.ignored, *without_effect),
-        assumed=(*_assumed(question, loaded, target), *estimated),
+        ignored=(*loaded.ignored, *without_effect, *_unused(calibration)),
+        assumed=(*_assumed(question, loaded, target), *measured, *(routing_assumptions(job, memory) if memory else ())),
         unmodelled=(*unmodelled, *unknown, *untimed),
-        memory=memory,
+        memory=memory and replace(memory, activations=saved_activations(job, layout)),
         performance=performance,
     )
 
@@ -117,7 +125,7 @@ def effective(question: Question) -> LoadedConfiguration:
     loaded = load(question)
     return replace(
         loaded,
-        job=_scheduled(loaded.job, question.schedule),
+        job=_asked(loaded.job, question),
         nodes=loaded.nodes if question.nodes is None else question.nodes,
         devices_per_node=loaded.devices_per_node if question.devices_per_node is None else question.devices_per_node,
     )
@@ -127,14 +135,19 @@ def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
     """The job with framework choices that the device decides: which kernel family runs attention."""
     if job.software.attention_backend is not None:
         return job
-    cudnn = device.vendor == "NVIDIA" and device.architecture not in _FLASH_ARCHITECTURES
+    software = job.software
+    repeats = software.deterministic and software.attention_dropout > 0
+    flash = (*_FLASH_ARCHITECTURES, *(_NO_REPEATED_DROPOUT if repeats else ()))
+    cudnn = device.vendor == "NVIDIA" and device.architecture not in flash
     backend = AttentionBackend.CUDNN if cudnn else AttentionBackend.FLASH
-    return replace(job, software=replace(job.software, attention_backend=backend))
+    return replace(job, software=replace(software, attention_backend=backend))
 
 
-def _scheduled(job: TrainingJob, name: str) -> TrainingJob:
-    """The job under the schedule that was asked for."""
-    return replace(job, schedule=named_schedule(name) or job.schedule)
+def _asked(job: TrainingJob, question: Question) -> TrainingJob:
+    """The job as the question wants it: under its schedule, with the imbalance of routing that it states."""
+    factor = question.routing_imbalance
+    software = job.software if factor is None else replace(job.software, routing_imbalance=factor)
+    return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software)
 
 
 def _target(question: Question, loaded: LoadedConfiguration, job: TrainingJob, device: Device) -> Target:
@@ -148,22 +161,49 @@ def _first(*counts: int | None) -> int:
     return next(count for count in counts if count is not None)
 
 
-def _memory(
-    question: Question, job: TrainingJob, layout: Layout, device: Device, unmodelled: tuple[Unmodelled, ...]
+def _calibration(question: Question, device: Device) -> Calibration | None:
+    """What was measured on the machine; raises `ConfigurationError` where that was on another GPU."""
+    if question.calibration is None:
+        return None
+    found = read_calibration_file(question.calibration)
+    measured = catalog.device(found.device)
+    if measured.name != device.name:
+        raise ConfigurationError(
+            f"was measured on {measured.name}, and the job is projected on {device.name}",
+            place="calibration file.device",
+            expected="a file for that GPU, or --gpu-arch",
+        )
+    return found
+
+
+def _unused(calibration: Calibration | None) -> tuple[str, ...]:
+    """Sections of the calibration file that change nothing."""
+    return () if calibration is None else tuple(f"calibration.{key}" for key in calibration.without_effect)
+
+
+def _memory(  # noqa: PLR0913 - the question, what it became, and what is known of it
+    question: Question,
+    job: TrainingJob,
+    layout: Layout,
+    device: Device,
+    unmodelled: tuple[Unmodelled, ...],
+    *,
+    calibration: Calibration | None,
 ) -> tuple[MemoryProjection, tuple[Unmodelled, ...]]:
     """The memory half, and the notes.
 
     What overstates memory decides where the job does not fit, unless what lies there all the time is too much already.
     """
-    margin = question.memory_safety_margin
-    understood = not any(each.decides for each in unmodelled)
-    projection = project_memory(job, layout, device, safety_margin=margin, understood=understood)
+    project = partial(
+        project_memory, job, layout, device, safety_margin=question.memory_safety_margin, calibration=calibration
+    )
+    projection = project(understood=not any(each.decides for each in unmodelled))
     persistent = max(stage.level_bytes(MemoryLevel.PERSISTENT) for stage in projection.stages)
     open_ = any(each.overstates for each in unmodelled) and persistent < projection.device_capacity_bytes
     if projection.verdict is not Verdict.DOES_NOT_FIT or not open_:
         return projection, unmodelled
     deciding = tuple(replace(each, decides=each.decides or each.overstates) for each in unmodelled)
-    return project_memory(job, layout, device, safety_margin=margin, understood=False), deciding
+    return project(understood=False), deciding
 
 
 def _performance(

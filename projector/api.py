@@ -52,10 +52,15 @@ class Question:
     """Project performance."""
     schedule: str = "auto"
     """`auto` for what the framework would run, `all` to compare, or a `Schedule` by name."""
+    routing_imbalance: float | None = None
+    """Rows that the experts of the busiest GPU receive over the balanced share, at least 1; None for what the file
+    states, else for an interval."""
     memory_safety_margin: float = 0.0
     """Share by which the upper end of the interval is widened, as Primus's `--memory-safety-margin`."""
     hardware: str | None = None
     """Content of a hardware file with a `hardware_config` map; None for the catalog's figures."""
+    calibration: str | None = None
+    """Content of a calibration file: what was measured on the machine; None for the catalog's estimates."""
 
 
 def project(question: Question) -> "Projection":

@@ -4,7 +4,7 @@
 that was not asked for is null.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -15,7 +15,9 @@ from projector.projection import (
     ParameterCounts,
     PerformanceProjection,
     Projection,
+    StageComponent,
     StageMemory,
+    component_tree,
 )
 
 Document: TypeAlias = dict[str, Any]
@@ -31,7 +33,7 @@ def document(projection: Projection) -> Document:
         "schema_version": SCHEMA_VERSION,
         "job": _job(projection),
         "target": _target(projection),
-        "memory": None if projection.memory is None else _memory(projection.memory),
+        "memory": None if projection.memory is None else _memory(projection.memory, projection.parameters),
         "performance": None if projection.performance is None else _performance(projection.performance),
         "parameters": _parameters(projection.parameters),
         "benchmark": None,
@@ -92,17 +94,29 @@ def _target(projection: Projection) -> Document:
     }
 
 
-def _memory(memory: MemoryProjection) -> Document:
+def _memory(memory: MemoryProjection, counts: ParameterCounts) -> Document:
+    trees = counts.stages or ((),) * len(memory.stages)
     return {
         "verdict": str(memory.verdict),
         "confidence": str(memory.confidence),
+        "confidence_reasons": list(memory.confidence_reasons),
         "worst_stage": memory.worst.stage,
         "device_capacity_bytes": memory.device_capacity_bytes,
-        "stages": [_stage(stage) for stage in memory.stages],
+        "activations": [
+            {
+                "layer": each.name,
+                "count": each.count,
+                "recompute": each.recompute,
+                "bytes": each.size_bytes,
+                "components": [{"name": part.name, "bytes": part.size_bytes} for part in each.components],
+            }
+            for each in memory.activations
+        ],
+        "stages": [_stage(stage, tree) for stage, tree in zip(memory.stages, trees, strict=True)],
     }
 
 
-def _stage(stage: StageMemory) -> Document:
+def _stage(stage: StageMemory, tree: Sequence[StageComponent]) -> Document:
     return {
         "stage": stage.stage,
         "layers": list(stage.layers),
@@ -114,8 +128,24 @@ def _stage(stage: StageMemory) -> Document:
         "device_bytes_lower": stage.device_bytes_lower,
         "device_bytes_upper": stage.device_bytes_upper,
         "peak_cause": stage.peak_cause,
+        "passes_in_flight": list(stage.passes_in_flight),
+        "layers_in_flight": stage.layers_in_flight,
+        "first_iteration_allocated_bytes": stage.first_iteration_allocated_bytes,
         "components": [
             {"name": part.name, "level": str(part.level), "bytes": part.size_bytes} for part in stage.components
+        ],
+        "uncertainties": [
+            {
+                "name": each.name,
+                "level": str(each.level),
+                "below_bytes": each.below_bytes,
+                "above_bytes": each.above_bytes,
+            }
+            for each in stage.uncertainties
+        ],
+        "tree": [
+            {"name": name, "parameters": parameters, "saved_bytes": saved}
+            for name, parameters, saved in component_tree(stage, tree)
         ],
     }
 
@@ -187,6 +217,14 @@ def _parameters(counts: ParameterCounts) -> Document:
                 "activation_bytes": each.activation_bytes,
             }
             for each in counts.components
+        ],
+        "stages": [
+            {
+                "stage": stage,
+                "parameters": sum(each.parameters for each in tree),
+                "components": [{"name": each.name, "parameters": each.parameters} for each in tree],
+            }
+            for stage, tree in enumerate(counts.stages)
         ],
     }
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from projector.catalog import names
 from projector.catalog.allocator import ReservedRatio, reserved_ratio
+from projector.catalog.calibration import Calibration, OutsideMeasurement
 from projector.catalog.device import CollectiveCurve, Device, Link, LinkKind, peak_format
 from projector.catalog.device_file import read_device
+from projector.catalog.dispatch import DispatchBuffers, dispatch_buffers
 from projector.catalog.facts import Provenance, read_mapping
 from projector.catalog.host import HostCosts, host_costs
 from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel, TokenizerVocabulary
@@ -21,14 +23,17 @@ from projector.catalog.tokenizers import find_vocabulary
 from projector.errors import DeviceUnknown, NotAvailable, PresetUnknown, shown
 
 __all__ = [
+    "Calibration",
     "CatalogModel",
     "CollectiveCurve",
     "Device",
+    "DispatchBuffers",
     "HardwareOverrides",
     "HostCosts",
     "Link",
     "LinkKind",
     "ModelStatus",
+    "OutsideMeasurement",
     "Provenance",
     "RefusedModel",
     "ReservedRatio",
@@ -36,6 +41,7 @@ __all__ = [
     "citations",
     "device",
     "devices",
+    "dispatch_buffers",
     "host_costs",
     "model",
     "models",

@@ -19,6 +19,12 @@ class ReservedRatio:
     """Lower end."""
     upper: float
     """Upper end."""
+    replayed_below: float
+    """Share of allocated memory by which runs stay below a replay of their allocations."""
+    replayed_above: float
+    """Share by which they lie above it."""
+    interleaved_upper: float
+    """Upper end where model chunks interleave."""
     provenance: Provenance
     """Where it comes from."""
 
@@ -31,6 +37,9 @@ def reserved_ratio(vendor: str) -> ReservedRatio:
         expected=facts.required("ratio", float),
         lower=facts.required("lower", float),
         upper=facts.required("upper", float),
+        replayed_below=facts.required("replayed_below", float),
+        replayed_above=facts.required("replayed_above", float),
+        interleaved_upper=facts.required("interleaved_upper", float),
         provenance=provenance_of(facts),
     )
     facts.finish()

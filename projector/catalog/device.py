@@ -174,6 +174,11 @@ class Device:
     communicator_bytes: int | None = None
     """Device memory of one RCCL or NCCL communicator over a node's ranks, per process group of two or more ranks
     that is in use."""
+    small_communicator_bytes: Mapping[int, int] = field(default_factory=dict)
+    """The same where a group has at most so many ranks on a node; such groups get fewer channels."""
+    peer_bytes: int | None = None
+    """What a communicator that runs all-to-all takes for each other rank of the node. None where the figure of a
+    communicator contains it."""
     eager_communicator_bytes: int | None = None
     """Device memory that eager creation of all communicators adds in total (`device_id` in init_process_group)."""
     outside_allocator_uncertainty_bytes: int | None = None

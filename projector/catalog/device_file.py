@@ -42,6 +42,7 @@ _SIZES = {
     "framework_workspace_mib": ("framework_workspace_bytes", 2**20),
     "context_gib": ("context_bytes", GIBIBYTE),
     "communicator_gib": ("communicator_bytes", GIBIBYTE),
+    "peer_mib": ("peer_bytes", 2**20),
     "eager_communicator_gib": ("eager_communicator_bytes", GIBIBYTE),
     "outside_allocator_uncertainty_gib": ("outside_allocator_uncertainty_bytes", GIBIBYTE),
 }
@@ -86,6 +87,9 @@ def read_device(path: Path) -> Device:
         sheet.values[key] = {
             entry: sheet.number(facts.inner(key).inner(entry), f"{key}.{entry}") for entry in facts.inner(key)
         }
+    sheet.values["small_communicator_bytes"] = {
+        int(ranks): size * 2**20 for ranks, size in _whole_numbers(facts, sheet, "small_communicator_mib").items()
+    }
     sheet.values["flops_per_unit_and_clock"] = _whole_numbers(facts, sheet, "flops_per_unit_and_clock")
     for key in ("intra_node", "inter_node"):
         if key in facts:

@@ -19,6 +19,8 @@ _MAY_BE_NOTHING = frozenset({"master_weight_bytes", "first_moment_bytes", "secon
 """Integers that may be 0 though that is not their default; others may be 0 where it is."""
 _SHARES = frozenset({"offload_fraction", "attention_dropout", "hidden_dropout"})
 """Numbers from 0 to 1."""
+_FACTORS = frozenset({"routing_imbalance"})
+"""Numbers of 1 or more."""
 _CHOICES = {"context_communication": ("p2p", "all_gather", "a2a", "a2a+p2p")}
 """Texts that are one of a few words."""
 
@@ -105,11 +107,22 @@ def _value(slot: Slot, facts: Facts) -> object:
 
 def _items(slot: Slot, facts: Facts) -> tuple[object, ...]:
     value, place = facts.raw(slot.key), f"{facts.place}.{slot.key}"
+    if issubclass(slot.kind, StrEnum):
+        return _choices(slot, value, place)
     if not isinstance(value, list) or any(type(item) is not slot.kind for item in value):
         raise ConfigurationError(shown(value), place=place, expected=f"expected a list of {slot.kind.__name__}")
     for item in value:
         _check(slot, item, place)
     return tuple(value)
+
+
+def _choices(slot: Slot, value: object, place: str) -> tuple[object, ...]:
+    allowed = {str(choice.value): choice for choice in slot.kind}
+    if not isinstance(value, list) or any(item not in allowed for item in value if isinstance(item, str)):
+        raise ConfigurationError(shown(value), place=place, expected=f"expected a list of {', '.join(allowed)}")
+    if any(not isinstance(item, str) for item in value):
+        raise ConfigurationError(shown(value), place=place, expected=f"expected a list of {', '.join(allowed)}")
+    return tuple(allowed[item] for item in value)
 
 
 def _check(slot: Slot, value: object, place: str) -> None:
@@ -120,6 +133,8 @@ def _check(slot: Slot, value: object, place: str) -> None:
         expected = f"an integer from {slot.minimum} to {largest}"
     elif slot.kind is float and not 0 <= value <= (1 if slot.key in _SHARES else MAXIMUM_INTEGER):  # type: ignore[operator]
         expected = "a number from 0 to 1" if slot.key in _SHARES else "a number of at least 0"
+    elif slot.key in _FACTORS and value < 1:  # type: ignore[operator]
+        expected = "a number of at least 1"
     elif slot.key in _CHOICES and value not in _CHOICES[slot.key]:
         expected = f"one of {', '.join(_CHOICES[slot.key])}"
     if expected:

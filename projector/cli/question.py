@@ -71,6 +71,7 @@ def ask(line: CommandLine, said: Said, environment: Mapping[str, str]) -> Questi
     """The question that was asked; raises `ConfigurationError` where a file that it names cannot be read."""
     path: Path = said.switches["config"]
     hardware: Path | None = said.switches.get("hardware")
+    calibration: Path | None = said.switches.get("calibration")
     named = _model_text(path)
     question = Question(
         text=read_text(path) if named is None else named,
@@ -82,6 +83,7 @@ def ask(line: CommandLine, said: Said, environment: Mapping[str, str]) -> Questi
         memory=line.command in {"memory", "both"},
         performance=line.command in {"performance", "both"},
         hardware=None if hardware is None else read_text(hardware),
+        calibration=None if calibration is None else read_text(calibration),
     )
     return replace(question, **said.fields)
 

@@ -8,6 +8,7 @@ silently.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from projector.errors import InputError, NotAvailable, shown
 
@@ -136,6 +137,17 @@ def share(text: str) -> float:
         number = -1.0
     if not 0.0 <= number <= _LARGEST_SHARE:
         raise InputError(f"{shown(text)} is not a share", expected=f"a number from 0 to {_LARGEST_SHARE}, such as 0.05")
+    return number
+
+
+def factor(text: str) -> float:
+    """A number of 1 or more that is finite."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 1.0 <= number < inf:
+        raise InputError(f"{shown(text)} is not a factor", expected="a number of 1 or more, such as 1.5")
     return number
 
 

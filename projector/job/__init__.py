@@ -24,15 +24,16 @@ from projector.job.architecture import (
     UnmodelledMixer,
     UnmodelledMLP,
 )
+from projector.job.modules import ModuleForms, NormForm
 from projector.job.numerics import (
     LowPrecision,
-    Optimizer,
-    OptimizerKind,
     Precision,
     Recompute,
     RecomputeGranularity,
     RecomputeMethod,
 )
+from projector.job.offload import ActivationOffload
+from projector.job.optimizer import Optimizer, OptimizerKind, ParameterClass
 from projector.job.placement import (
     DEFAULT_DEVICES_PER_NODE,
     ZERO_STAGES,
@@ -48,6 +49,7 @@ from projector.job.software import AttentionBackend, CrossEntropy, Dialect, Expe
 __all__ = [
     "DEFAULT_DEVICES_PER_NODE",
     "ZERO_STAGES",
+    "ActivationOffload",
     "Attention",
     "AttentionBackend",
     "Batch",
@@ -64,10 +66,13 @@ __all__ = [
     "Mixer",
     "MixtureOfExperts",
     "ModelArchitecture",
+    "ModuleForms",
+    "NormForm",
     "NormKind",
     "Optimizer",
     "OptimizerKind",
     "Parallelism",
+    "ParameterClass",
     "PositionKind",
     "Precision",
     "Recompute",
@@ -100,9 +105,13 @@ class TrainingJob:
     """Update rule and its state."""
     recompute: Recompute = field(default_factory=Recompute)
     """What backward computes again."""
+    offload: ActivationOffload = field(default_factory=ActivationOffload)
+    """What backward fetches from host memory."""
     software: Software = field(default_factory=Software)
     """Framework choices."""
     adapters: LowRankAdapters | None = None
     """What is trained beside frozen weights; None trains the weights themselves."""
+    modules: ModuleForms | None = None
+    """How the classes of Hugging Face transformers write the layers; None where the framework has layers of its own."""
     schedule: Schedule | None = None
     """The schedule the framework would really run; None lets the layout decide (1F1B, interleaved with chunks)."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from projector.identity import remembered
+
 
 class NormKind(StrEnum):
     """Normalisation in front of attention and MLP."""
@@ -50,6 +52,14 @@ class Attention:
     """Attention restricted to chunks of this many tokens, as in Llama 4; None for none."""
     sinks: bool = False
     """One learned sink logit a head, as in GPT-OSS."""
+    query_lora_rank: int | None = None
+    """Rank of a latent from which queries are projected, as in DeepSeek-V4; None projects them directly."""
+    shared_key_value: bool = False
+    """Keys serve as values too, where queries come from a latent."""
+    output_lora_rank: int | None = None
+    """Columns to which each group of heads is projected on the way out, as in DeepSeek-V4; None projects directly."""
+    output_groups: int = 1
+    """Groups of heads on the way out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,6 +148,23 @@ class DecoderLayer:
     """A second norm behind mixer and feed-forward, as in Gemma 2 and 3 and GLM-4."""
 
 
+@remembered
+def runs_of(layers: tuple[DecoderLayer, ...]) -> tuple[tuple[int, DecoderLayer], ...]:
+    """Layers of which the same ones follow one another, in short: each with the number of the first behind them."""
+    runs: list[tuple[int, DecoderLayer]] = []
+    for index, layer in enumerate(layers):
+        if runs and runs[-1][1] is layer:
+            runs.pop()
+        runs.append((index + 1, layer))
+    return tuple(runs)
+
+
+@remembered
+def _expert_blocks(layers: tuple[DecoderLayer, ...]) -> tuple[MixtureOfExperts, ...]:
+    blocks = dict.fromkeys(layer.feed_forward for layer in {id(layer): layer for _, layer in runs_of(layers)}.values())
+    return tuple(block for block in blocks if isinstance(block, MixtureOfExperts))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelArchitecture:
     """A decoder-only transformer, as its weights define it: no padding, no parallelism."""
@@ -156,6 +183,8 @@ class ModelArchitecture:
     """Kind of every norm."""
     position: PositionKind = PositionKind.ROTARY
     """How positions enter."""
+    rotary_share: float = 1.0
+    """Share of a head's width that rotary embedding turns."""
     max_position: int = 0
     """Rows of a learned position table; unused otherwise."""
     multi_token_prediction_layers: int = 0
@@ -166,6 +195,4 @@ class ModelArchitecture:
     @property
     def expert_blocks(self) -> tuple[MixtureOfExperts, ...]:
         """The distinct blocks that route tokens to experts; empty for a dense model."""
-        # By identity first: layers share their blocks, and hashing the blocks of thousands of layers takes long.
-        blocks = dict.fromkeys({id(layer.feed_forward): layer.feed_forward for layer in self.layers}.values())
-        return tuple(block for block in blocks if isinstance(block, MixtureOfExperts))
+        return _expert_blocks(self.layers)

@@ -1,4 +1,4 @@
-"""What is stored in which width, what is updated how, and what backward computes again."""
+"""What is stored in which width, and what backward computes again."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -90,14 +90,18 @@ class Precision:
     """Bytes of a gradient's element while full sharding sums it over ranks; None for those of a main gradient."""
     master_weight_bytes: int = 4
     """Bytes of the optimizer's copy of a weight; 0 when it has none of its own."""
-    first_moment_bytes: int = 4
+    first_moment_bytes: float = 4
     """Bytes of Adam's first moment, or of SGD's and Muon's momentum."""
-    second_moment_bytes: int = 4
+    second_moment_bytes: float = 4
     """Bytes of Adam's second moment; 0 for optimizers without one."""
     activation_bytes: int = 2
     """Bytes of an activation element outside low-precision copies."""
     low_precision: LowPrecision | None = None
     """Format of the linear layers' GEMMs; None for the activation's own."""
+    weight_transposes: bool = True
+    """Low-precision weights are kept in both orders, so that no pass has to transpose them."""
+    delayed_scaling: bool = False
+    """Scales of tensor-wise fp8 follow the maxima of earlier iterations; other formats never do so."""
     low_precision_weights: bool = False
     """Weights are kept in the low-precision format (fp8 primary weights)."""
 
@@ -115,28 +119,6 @@ class Precision:
         return self.gradient_bytes if self.reduction_bytes is None else self.reduction_bytes
 
     @property
-    def optimizer_bytes(self) -> int:
+    def optimizer_bytes(self) -> float:
         """Bytes of master weight and moments per parameter."""
         return self.master_weight_bytes + self.first_moment_bytes + self.second_moment_bytes
-
-
-class OptimizerKind(StrEnum):
-    """Update rule; decides state and the cost of a step."""
-
-    ADAM = "adam"
-    SGD = "sgd"
-    MUON = "muon"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Optimizer:
-    """The optimizer and where its state lives."""
-
-    kind: OptimizerKind = OptimizerKind.ADAM
-    """Update rule."""
-    offload_fraction: float = 0.0
-    """Share of the optimizer state that lives in host memory, 0-1."""
-    offload_shards: bool = False
-    """Sharded weights and gradients live in host memory too, as under FSDP2's CPU offload policy."""
-    muon_newton_schulz_steps: int = 5
-    """Newton-Schulz iterations of a Muon step."""

@@ -35,6 +35,8 @@ class Parallelism:
     """Model chunks per pipeline stage (interleaving); 1 for none."""
     micro_batch_group: int | None = None
     """Consecutive micro batches that a model chunk takes before the next one's turn; None for one per stage."""
+    pending_micro_batches: int | None = None
+    """Micro batches whose activations an automatic zero-bubble schedule may keep on a rank; None for two per stage."""
     expert: int = 1
     """Expert-parallel degree."""
     expert_tensor: int | None = None
@@ -88,7 +90,7 @@ class Batch:
 
 
 class Schedule(StrEnum):
-    """Pipeline schedules, by the names of Primus where it has one."""
+    """Pipeline schedules, by the names of Primus where it has one, else after PyTorch's."""
 
     ONE_F_ONE_B = "1f1b"
     INTERLEAVED = "1f1b-interleaved"
@@ -98,6 +100,17 @@ class Schedule(StrEnum):
     ZBV_GREEDY_HALF = "zbv-greedy-half"
     ZBV_GREEDY_MIN = "zbv-greedy-min"
     SEAAILAB_ILP = "seaailab-ilp"
+    GPIPE = "gpipe"
+    LOOPED_BFS = "looped-bfs"
+    INTERLEAVED_ZERO_BUBBLE = "interleaved-zerobubble"
+
+    @property
+    def splits_backward(self) -> bool:
+        """The backward pass towards the weights is apart from that towards the input, and may wait."""
+        return self not in _WHOLE_BACKWARD
+
+
+_WHOLE_BACKWARD = frozenset({Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE, Schedule.LOOPED_BFS})
 
 
 class Scaling(StrEnum):

@@ -75,10 +75,15 @@ class Software:
     """Weight all-gather runs beside the forward pass."""
     reduction_bucket_bytes: int = 0
     """Bytes of buffers of a fixed size in which gradients wait for their reduction (DeepSpeed); 0 for none."""
+    expandable_segments: bool = False
+    """torch's caching allocator grows segments instead of taking one per large tensor (`expandable_segments:True` in
+    PYTORCH_ALLOC_CONF)."""
     overlap_tensor_parallel: bool = False
     """Tensor-parallel collectives overlap with GEMMs (user buffers, async TP)."""
     expert_dispatch: ExpertDispatch = ExpertDispatch.ALL_TO_ALL
     """How tokens travel to experts."""
+    expert_dispatch_units: int = 20
+    """Compute units that DeepEP's kernels take, which decide the size of its buffers."""
     expert_backend: ExpertBackend = ExpertBackend.GROUPED_LOOP
     """How experts' GEMMs start."""
     attention_backend: AttentionBackend | None = None
@@ -104,8 +109,27 @@ class Software:
     """Token permutation in one fused kernel."""
     expert_capacity_factor: float | None = None
     """Capacity of an expert over the balanced share; None for dropless routing."""
+    expert_capacity_padded: bool = True
+    """An expert's rows are padded to its capacity; without, it computes those that arrive and drops what is above."""
+    routing_imbalance: float | None = None
+    """Rows that the experts of the busiest device receive over the balanced share, at least 1; None where unknown."""
+    sync_free_stage: int = 0
+    """Stage of Primus-Turbo's experts without host synchronisation: from 2 on, what arrives lies in a buffer for all
+    tokens of all ranks; at 3 the experts' rows do too, whatever the router decides."""
+    probabilities_after_experts: bool = False
+    """Outputs of experts are multiplied by their probabilities when they are back, as Megatron-Core did before 0.12,
+    not inside the experts."""
+    router_in_fp32: bool = False
+    """The router hands on probabilities in fp32 (Megatron-LM `moe_router_dtype`)."""
     force_load_balancing: bool = False
     """The router is overruled so that every expert receives the same (a benchmark setting)."""
+    weight_gradient_placeholders: bool = True
+    """Transformer Engine caches a tensor for each shape of a weight gradient that it adds in place, as from 2.3 on."""
+    deterministic: bool = False
+    """Only kernels that repeat bit by bit run (Megatron-LM `deterministic_mode`)."""
+    deferred_output_gradients: int = 0
+    """Micro batches whose weight gradient of the output layer waits for the end of the pipeline, with that layer's
+    input and the gradient of its logits (Megatron-LM `defer_embedding_wgrad_compute`); 0 for none."""
     eager_communicators: bool = False
     """Every process group makes its communicator at start (`device_id` given to init_process_group)."""
     vocabulary_divisible_by: int = 128

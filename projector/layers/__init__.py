@@ -7,6 +7,7 @@ weights, saved tensors and scratch.
 from projector.layers.adapters import COMPONENT as ADAPTERS
 from projector.layers.decoder import layer_operations, mtp_operations, unmodelled_blocks
 from projector.layers.ends import embedding_operations, output_operations
+from projector.layers.offload import OFFLOAD_MODULES, offloaded_names, with_offload
 from projector.layers.recompute import (
     is_recomputed,
     kept_outputs,
@@ -19,12 +20,14 @@ from projector.layers.shapes import Shapes, padded_vocabulary, shapes_of
 
 __all__ = [
     "ADAPTERS",
+    "OFFLOAD_MODULES",
     "Shapes",
     "embedding_operations",
     "is_recomputed",
     "kept_outputs",
     "layer_operations",
     "mtp_operations",
+    "offloaded_names",
     "output_operations",
     "padded_vocabulary",
     "recomputed_layers",
@@ -33,4 +36,5 @@ __all__ = [
     "shapes_of",
     "uniform_group",
     "unmodelled_blocks",
+    "with_offload",
 ]

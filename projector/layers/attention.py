@@ -99,7 +99,7 @@ def _projection(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Op
             split=Split.COLUMN,
             bias=width if mixer.bias_qkv else 0,
             full_bias=full if mixer.bias_qkv else 0,
-            saves=(kept_input(shapes, shapes.local * shapes.hidden),),
+            saves=(kept_input(shapes, shapes.column_input_tokens * shapes.hidden),),
             gradient_above_bytes=shapes.residual_bytes,
             parts=(
                 ("linear_q", query_factor * heads * mixer.head_dim),
@@ -121,7 +121,8 @@ def rotary_tables(shapes: Shapes, width: int) -> tuple[SavedTensor, ...]:
     if shapes.software.rotary_fusion or shapes.position is not PositionKind.ROTARY:
         return ()
     rows = shapes.sequence // shapes.context
-    return (SavedTensor(name="rotary_tables", size_bytes=ROTARY_TABLE_TENSORS * shapes.element * rows * width),)
+    size = ROTARY_TABLE_TENSORS * shapes.element * rows * round(width * shapes.rotary_share)
+    return (SavedTensor(name="rotary_tables", size_bytes=size),)
 
 
 def _prepare(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Operation:
@@ -129,8 +130,14 @@ def _prepare(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Opera
     query, key = heads * mixer.head_dim, groups * mixer.head_dim
     row = shapes.element * shapes.tokens
     repeated = shapes.software.repeated_key_values
-    packed = row * (query + 2 * (query if repeated else key))
-    saves = [SavedTensor(name="query_key_value", size_bytes=packed), *rotary_tables(shapes, mixer.head_dim)]
+    each_key = query if repeated else key
+    packed = row * (query + 2 * each_key)
+    saves = [
+        SavedTensor(name="query", size_bytes=row * query),
+        SavedTensor(name="key", size_bytes=row * each_key),
+        SavedTensor(name="value", size_bytes=row * each_key),
+        *rotary_tables(shapes, mixer.head_dim),
+    ]
     normed = mixer.query_key_norm or mixer.query_key_norm_full
     rotated = shapes.position is PositionKind.ROTARY
     if normed:
@@ -328,10 +335,27 @@ def _reads_own_output(shapes: Shapes, *, gated: bool) -> bool:
     return software.flash_attention and not (gated or _copies_output(shapes) or exchanged)
 
 
+def _keeps_original(shapes: Shapes) -> bool:
+    """Whether the output projection keeps the 16-bit output of attention instead of a low-precision copy.
+
+    Megatron-LM asks for it because attention keeps that output anyway, unless scaling is delayed (core/transformer/
+    attention.py and multi_latent_attention.py, `set_save_original_input`; from Transformer Engine 2.6 on).
+    """
+    return shapes.low_precision is not None and not shapes.delayed_scaling and shapes.transformer_engine
+
+
 def output_projection(full_inputs: int, inputs: int, shapes: Shapes, *, bias: bool, gated: bool = False) -> Operation:
     """The row-parallel projection back to the residual stream; keeps the attention output."""
     shared = _reads_own_output(shapes, gated=gated)
-    kept = kept_input(shapes, shapes.tokens * inputs)
+    kept: tuple[SavedTensor, ...]
+    if _keeps_original(shapes):
+        # Where attention reads the same tensor, attention lists it.
+        original = SavedTensor(name="input", size_bytes=shapes.element * shapes.tokens * inputs, only_for_weights=True)
+        kept = () if shared else (original,)
+    else:
+        # Of a low-precision copy attention keeps the 16-bit original itself.
+        lone = not shared or shapes.low_precision is not None
+        kept = (replace(kept_input(shapes, shapes.tokens * inputs), only_for_weights=lone),)
     return linear(
         Linear(
             name="self_attention.linear_proj",
@@ -342,8 +366,7 @@ def output_projection(full_inputs: int, inputs: int, shapes: Shapes, *, bias: bo
             split=Split.ROW,
             bias=shapes.hidden if bias else 0,
             full_bias=shapes.hidden if bias else 0,
-            # Of a low-precision copy attention keeps the 16-bit original itself.
-            saves=(replace(kept, only_for_weights=not shared or shapes.low_precision is not None),),
+            saves=kept,
             gradient_above_bytes=shapes.residual_bytes,
             input_kept=shared,
         ),

@@ -14,16 +14,22 @@ from projector.job import (
     UnmodelledMixer,
     UnmodelledMLP,
 )
+from projector.job.architecture import runs_of
 from projector.layers.adapters import with_adapters
 from projector.layers.attention import attention_operations
 from projector.layers.blocks import norm, residual
 from projector.layers.ends import prediction_head, prediction_input
+from projector.layers.factored_attention import factored
 from projector.layers.latent_attention import latent_attention_operations
+from projector.layers.megatron_local import as_local_layers_keep
 from projector.layers.mlp import mlp_operations
+from projector.layers.modules import as_classes_keep
 from projector.layers.moe import moe_operations
 from projector.layers.shapes import Shapes, shapes_of
 from projector.operations import Operation
 from projector.parallelism import Layout
+
+_UNMODELLED = (UnmodelledMixer, UnmodelledMLP)
 
 
 def layer_operations(layer: DecoderLayer, job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
@@ -37,14 +43,16 @@ def layer_operations(layer: DecoderLayer, job: TrainingJob, layout: Layout) -> t
 @lru_cache(maxsize=512)
 def shaped_layer(layer: DecoderLayer, shapes: Shapes) -> tuple[Operation, ...]:
     """Operations of a decoder layer from sizes alone."""
-    return with_adapters((*_mixer_half(layer, shapes), *_feed_forward_half(layer, shapes)), shapes)
+    operations = (*_mixer_half(layer, shapes), *_feed_forward_half(layer, shapes))
+    operations = as_local_layers_keep(as_classes_keep(operations, layer, shapes), layer, shapes)
+    return with_adapters(operations, shapes)
 
 
 def _mixer_half(layer: DecoderLayer, shapes: Shapes) -> Iterator[Operation]:
     match layer.mixer:
         case Attention():
             yield norm("input_layernorm", shapes, keeps_output=False)
-            yield from attention_operations(layer.mixer, shapes)
+            yield from factored(attention_operations(layer.mixer, shapes), layer.mixer, shapes)
         case LatentAttention():
             yield norm("input_layernorm", shapes, keeps_output=True, only_for_weights=True)
             yield from latent_attention_operations(layer.mixer, shapes)
@@ -90,9 +98,14 @@ def shaped_prediction(layer: DecoderLayer, shapes: Shapes) -> tuple[Operation, .
 
 def unmodelled_blocks(model: ModelArchitecture) -> dict[str, tuple[int, ...]]:
     """Mixers and feed-forward blocks without operations, by name, with the indices of the layers that hold them."""
+    distinct = {id(layer): layer for _, layer in runs_of(model.layers)}
+    unmodelled = {
+        key: names
+        for key, layer in distinct.items()
+        if (names := [block.name for block in (layer.mixer, layer.feed_forward) if isinstance(block, _UNMODELLED)])
+    }
     where: dict[str, list[int]] = {}
-    for index, layer in enumerate(model.layers):
-        for block in (layer.mixer, layer.feed_forward):
-            if isinstance(block, UnmodelledMixer | UnmodelledMLP):
-                where.setdefault(block.name, []).append(index)
+    for index, layer in enumerate(model.layers) if unmodelled else ():
+        for name in unmodelled.get(id(layer), ()):
+            where.setdefault(name, []).append(index)
     return {name: tuple(indices) for name, indices in where.items()}

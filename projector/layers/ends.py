@@ -1,11 +1,13 @@
 """What is not a decoder layer: token table, final norm, output layer with loss, multi-token prediction."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 from projector.job import CrossEntropy, Dialect, PositionKind, TrainingJob
 from projector.layers.adapters import with_adapters
 from projector.layers.attention import kept_input
 from projector.layers.blocks import Linear, linear, norm, norm_weight, statistic_bytes
+from projector.layers.modules import as_classes_keep, shared_tables
 from projector.layers.shapes import Shapes, shapes_of
 from projector.operations import (
     Collective,
@@ -37,7 +39,12 @@ FP32, BF16 = 4, 2
 
 def embedding_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
     """Token table look-up, learned positions, embedding dropout."""
-    shapes = shapes_of(job, layout)
+    return shaped_embedding(shapes_of(job, layout))
+
+
+@lru_cache(maxsize=64)
+def shaped_embedding(shapes: Shapes) -> tuple[Operation, ...]:
+    """The token table's operations from sizes alone."""
     table = _embedding(shapes)
     if shapes.adapters is None:
         return (table,)
@@ -67,7 +74,7 @@ def _embedding(shapes: Shapes) -> Operation:
             ElementWise(name="embedding_gradient", bytes_read=read * table, bytes_written=written * table, kernels=3),
         ),
         weights=(_table(shapes), *_positions(shapes)),
-        saves=mask,
+        saves=(*mask, *shared_tables(shapes)),
         scratch_forward_bytes=2 * size,
         scratch_backward_bytes=shapes.element * table + 2 * size,
     )
@@ -100,17 +107,23 @@ def _positions(shapes: Shapes) -> tuple[Weight, ...]:
 
 def output_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
     """Final norm, output layer and loss of the last stage."""
-    shapes = shapes_of(job, layout)
+    return shaped_output(shapes_of(job, layout), tied_elsewhere=layout.tied_across_stages)
+
+
+@lru_cache(maxsize=64)
+def shaped_output(shapes: Shapes, *, tied_elsewhere: bool) -> tuple[Operation, ...]:
+    """The same from sizes alone; `tied_elsewhere` where the token table that it reuses sits on another stage."""
     operations = (
         norm("decoder.final_layernorm", shapes, component="final_norm", keeps_output=False),
-        *_head(shapes, tied_elsewhere=layout.tied_across_stages),
+        *_head(shapes, tied_elsewhere=tied_elsewhere),
     )
-    return with_adapters(operations, shapes)
+    return with_adapters(as_classes_keep(operations, None, shapes), shapes)
 
 
 def _head(shapes: Shapes, *, tied_elsewhere: bool, repeated: bool = False) -> tuple[Operation, ...]:
     """Output layer and loss; `repeated` for another pass over a head that the device already has."""
     columns = shapes.padded_vocabulary // shapes.tensor
+    kept = shapes.element * shapes.column_input_tokens * shapes.hidden
     output = linear(
         Linear(
             name="output_layer",
@@ -120,7 +133,7 @@ def _head(shapes: Shapes, *, tied_elsewhere: bool, repeated: bool = False) -> tu
             full_elements=shapes.vocabulary * shapes.hidden,
             split=Split.COLUMN,
             saves=(
-                SavedTensor(name="input", size_bytes=shapes.residual_bytes, only_for_weights=True),
+                SavedTensor(name="input", size_bytes=kept, only_for_weights=True),
                 *_logits_in_place(shapes),
             ),
             low_precision=False,
@@ -128,7 +141,7 @@ def _head(shapes: Shapes, *, tied_elsewhere: bool, repeated: bool = False) -> tu
         shapes,
     )
     # Megatron's own column-parallel layer gathers its input into a buffer that it keeps: persistent memory.
-    buffered = shapes.gathered_bytes - shapes.residual_bytes if shapes.sequence_parallel else 0
+    buffered = shapes.gathered_bytes - kept if shapes.sequence_parallel else 0
     finished = replace(
         output,
         weights=(_head_weight(shapes, tied_elsewhere=tied_elsewhere, repeated=repeated),),

@@ -4,7 +4,7 @@ Queries come from a latent of their own or straight from the residual stream; ke
 with one rotary key for all heads. Down-projections are held whole by every tensor-parallel rank.
 """
 
-from projector.job import LatentAttention
+from projector.job import Dialect, LatentAttention
 from projector.layers.attention import (
     COMPONENT,
     Core,
@@ -13,7 +13,7 @@ from projector.layers.attention import (
     output_projection,
     rotary_tables,
 )
-from projector.layers.blocks import Linear, linear, norm_weight, statistic_bytes
+from projector.layers.blocks import STEPWISE_BYTES, Linear, linear, norm_weight, runs_stepwise, statistic_bytes
 from projector.layers.shapes import Shapes
 from projector.operations import ElementWise, Operation, SavedTensor, Split
 
@@ -46,7 +46,7 @@ def _query(mixer: LatentAttention, heads: int, shapes: Shapes) -> tuple[Operatio
         return (_up("linear_q_proj", heads * head, mixer.heads * head, shapes.hidden, shapes),)
     return (
         _down("linear_q_down_proj", rank, shapes),
-        _latent_norm("q_layernorm", rank, shapes),
+        latent_norm("q_layernorm", rank, shapes),
         _up("linear_q_up_proj", heads * head, mixer.heads * head, rank, shapes),
     )
 
@@ -56,7 +56,7 @@ def _key_value(mixer: LatentAttention, heads: int, shapes: Shapes) -> tuple[Oper
     rank = mixer.key_value_lora_rank
     return (
         _down("linear_kv_down_proj", rank + mixer.query_key_rope_dim, shapes),
-        _latent_norm("kv_layernorm", rank, shapes),
+        latent_norm("kv_layernorm", rank, shapes, beside=mixer.query_key_rope_dim),
         _up("linear_kv_up_proj", heads * head, mixer.heads * head, rank, shapes),
     )
 
@@ -95,9 +95,18 @@ def _up(name: str, outputs: int, full_outputs: int, inputs: int, shapes: Shapes)
     )
 
 
-def _latent_norm(name: str, rank: int, shapes: Shapes) -> Operation:
-    """Norm of a latent; keeps its input and its output."""
-    size = shapes.element * shapes.tokens * rank
+def latent_norm(name: str, rank: int, shapes: Shapes, *, beside: int = 0) -> Operation:
+    """Norm of a latent; keeps its input and its output.
+
+    Megatron-LM divides latents along the sequence like the residual stream; TorchTitan gathers before them. There the
+    input is a view, which holds the columns `beside` it too (torchtitan/models/deepseek_v3/model/model.py).
+    """
+    titan = shapes.software.dialect is Dialect.TORCHTITAN
+    rows = shapes.tokens if titan else shapes.local
+    size = shapes.element * rows * rank
+    stepwise = runs_stepwise(shapes, compiled=shapes.software.compiled_layers)
+    wide = (SavedTensor(name="fp32_input", size_bytes=STEPWISE_BYTES * rows * rank),) if stepwise else ()
+    held = shapes.element * rows * beside if titan and not stepwise else 0
     return Operation(
         name=f"self_attention.{name}",
         component=COMPONENT,
@@ -107,9 +116,10 @@ def _latent_norm(name: str, rank: int, shapes: Shapes) -> Operation:
         ),
         weights=norm_weight(name, rank, shapes),
         saves=(
-            SavedTensor(name="input", size_bytes=size),
-            SavedTensor(name="statistics", size_bytes=statistic_bytes(shapes) * shapes.tokens),
-            kept_input(shapes, shapes.tokens * rank, name="output"),
+            SavedTensor(name="input", size_bytes=size + held),
+            SavedTensor(name="statistics", size_bytes=statistic_bytes(shapes) * rows),
+            *wide,
+            kept_input(shapes, rows * rank, name="output"),
         ),
         scratch_forward_bytes=size,
         scratch_backward_bytes=2 * shapes.residual_bytes + 2 * size,
@@ -119,13 +129,13 @@ def _latent_norm(name: str, rank: int, shapes: Shapes) -> Operation:
 def _assemble(mixer: LatentAttention, heads: int, shapes: Shapes) -> Operation:
     """Rotate and concatenate into contiguous queries and keys; keeps them and the values.
 
-    With the fused kernel queries rotate in place and the packed key/value projection is freed; without it values stay a
-    view that holds the whole projection.
+    With the fused kernel queries rotate in place; without it they are copied. Either way Transformer Engine wants
+    contiguous values, so that the packed key/value projection is freed; in TorchTitan values are a view that holds it.
     """
     row = shapes.element * shapes.tokens * heads
     query = row * (mixer.query_key_nope_dim + mixer.query_key_rope_dim)
     value = row * mixer.value_dim
-    if not shapes.software.rotary_fusion:
+    if shapes.software.dialect is Dialect.TORCHTITAN:
         value += row * mixer.query_key_nope_dim
     kernels = 3 if shapes.software.rotary_fusion else 20
     moved = ElementWise(

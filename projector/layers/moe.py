@@ -5,8 +5,8 @@ grouped linear layers. Rows are balanced over ranks times the routing factor; wi
 its capacity, filled or not.
 """
 
-from dataclasses import dataclass
-from math import ceil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts
 from projector.layers.attention import kept_input
@@ -14,6 +14,16 @@ from projector.layers.blocks import (
     ACCUMULATE_BYTES_READ,
     ACCUMULATE_BYTES_WRITTEN,
     cast,
+)
+from projector.layers.dispatch import (
+    combine_scratch,
+    combined_tensors,
+    computed_rows,
+    dispatch_saves,
+    dispatch_scratch,
+    dispatched_tensors,
+    expert_rows,
+    sent_rows,
 )
 from projector.layers.mlp import Branch, activation, mlp_operations
 from projector.layers.shapes import Shapes
@@ -41,37 +51,32 @@ DISPATCH_KERNELS = {True: (17, 5), False: (27, 13)}
 """Launches of dispatch and combine together, forward and backward, by `permute_fusion` (priors, likewise)."""
 _SHARED = Branch(prefix="mlp.shared_expert", component="shared_expert", module="shared_experts", lists_input=False)
 ROUTER_BYTES = 8 + 2 + 2
-"""Kept per token and expert: two fp32 softmaxes, a mask and bf16 probabilities with their scatter
-(Megatron-LM moe_utils.py)."""
+"""Kept per token and expert: two fp32 softmaxes, two masks and bf16 probabilities (Megatron-LM moe_utils.py)."""
+WIDER_BYTES = 2
+"""More per token and expert where probabilities are fp32."""
 
 WEIGHTED_BYTES = 4
 """Per element of a token's copy that is multiplied by its score in fp32."""
 
 
-def expert_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
-    """Rows that the experts of one device receive per micro batch."""
-    capacity = shapes.software.expert_capacity_factor
-    if capacity is not None:
-        rows = moe.experts * ceil(shapes.local * moe.top_k * capacity / moe.experts)
-    else:
-        rows = round(shapes.local * moe.top_k * shapes.routing_factor)
-    return rows * shapes.expert_tensor
-
-
 def moe_operations(moe: MixtureOfExperts, shapes: Shapes) -> tuple[Operation, ...]:
     """Operations from the router to the combined output; the norm in front lists its output."""
-    rows = expert_rows(moe, shapes)
+    rows, computed = expert_rows(moe, shapes), computed_rows(moe, shapes)
+    experts = _experts(moe, rows, shapes)
+    if rows != computed:
+        experts = tuple(_held(_experts(moe, computed, shapes), experts))
     return (
         _router(moe, shapes),
         *(_shared(moe, shapes) if moe.shared_ffn else ()),
         _dispatch(moe, rows, shapes),
-        *_experts(moe, rows, shapes),
+        *experts,
         _combine(moe, rows, shapes),
     )
 
 
 def _router(moe: MixtureOfExperts, shapes: Shapes) -> Operation:
     logits = shapes.local * moe.experts
+    kept = logits * (ROUTER_BYTES + (WIDER_BYTES if shapes.software.router_in_fp32 else 0))
     elements = moe.experts * shapes.hidden
     weights = [Weight(name="router.weight", shape=(moe.experts, shapes.hidden), full_elements=elements)]
     if moe.router_bias:
@@ -94,7 +99,7 @@ def _router(moe: MixtureOfExperts, shapes: Shapes) -> Operation:
         backward_input=(backward, Gemm(m=shapes.local, n=shapes.hidden, k=moe.experts)),
         backward_weight=(Gemm(m=moe.experts, n=shapes.hidden, k=shapes.local, output_bytes=4),),
         weights=tuple(weights),
-        saves=(SavedTensor(name="probabilities", size_bytes=ROUTER_BYTES * logits),),
+        saves=(SavedTensor(name="probabilities", size_bytes=kept),),
         scratch_forward_bytes=8 * logits,
         scratch_backward_bytes=2 * shapes.residual_bytes + 8 * logits,
         recompute_module="moe",
@@ -171,12 +176,12 @@ def _permutation(moe: MixtureOfExperts, shapes: Shapes, *, backward: bool) -> El
 def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
     """Sort tokens by expert and send them; keeps row maps and probabilities."""
     received = shapes.element * shapes.hidden * rows
-    saves = [
-        SavedTensor(name="row_map", size_bytes=4 * shapes.local * (2 * moe.experts + 1)),
-        SavedTensor(name="probabilities", size_bytes=4 * rows),
-    ]
-    copied = shapes.software.dialect is Dialect.PRIMUS_TURBO and not shapes.software.permute_fusion
-    if copied and shapes.software.expert_dispatch is ExpertDispatch.ALL_TO_ALL:
+    scratch = dispatch_scratch(moe, rows, shapes)
+    saves = [*dispatch_saves(moe, rows, shapes)]
+    software = shapes.software
+    # With Turbo's grouped GEMM nothing of it stays (AMD-AGI/Primus, raw log of DeepSeek-V2-Lite).
+    copied = software.dialect is Dialect.PRIMUS_TURBO and software.expert_backend is not ExpertBackend.GROUPED_FUSED
+    if copied and not software.permute_fusion and software.expert_dispatch is ExpertDispatch.ALL_TO_ALL:
         saves.append(SavedTensor(name="permuted_tokens", size_bytes=_dispatched_bytes(moe, shapes)))
     return Operation(
         name="mlp.dispatch",
@@ -184,20 +189,18 @@ def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
         forward=(_permutation(moe, shapes, backward=False), *_travel(moe, shapes, back=False)),
         backward_input=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=True)),
         saves=tuple(saves),
-        scratch_forward_bytes=3 * received,
-        scratch_backward_bytes=2 * shapes.residual_bytes + 3 * received,
+        scratch_forward_bytes=scratch.forward,
+        scratch_tensors=dispatched_tensors(moe, rows, shapes),
+        scratch_backward_bytes=scratch.backward,
         costly_bytes=received if shapes.expert > 1 else 0,
         recompute_module="moe",
     )
 
 
 def _combine(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
-    """Send expert outputs back and add them up.
-
-    In forward the permuted tokens and the result of the all-to-all are still referenced beside the experts' output and
-    its unsorted copy, with the residual and the output of the block: the peak of most MoE jobs.
-    """
+    """Send expert outputs back and add them up: the peak of most jobs with experts."""
     received = shapes.element * shapes.hidden * rows
+    scratch = combine_scratch(moe, rows, shapes)
     return Operation(
         name="mlp.combine",
         component="router",
@@ -205,22 +208,40 @@ def _combine(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
         forward=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=False)),
         backward_input=(_permutation(moe, shapes, backward=True), *_travel(moe, shapes, back=False)),
         costly_bytes=received if shapes.expert > 1 else 0,
-        scratch_forward_bytes=4 * received + 2 * shapes.residual_bytes,
-        scratch_backward_bytes=2 * shapes.residual_bytes + 2 * received,
+        scratch_forward_bytes=scratch.forward,
+        scratch_tensors=combined_tensors(moe, rows, shapes),
+        scratch_backward_bytes=scratch.backward,
         recompute_module="moe",
     )
 
 
 def _weighted(moe: MixtureOfExperts, shapes: Shapes) -> tuple[SavedTensor, ...]:
-    """What the product of tokens with their routers' scores keeps outside the experts; in Megatron it lies inside.
+    """What the product of tokens with their routers' scores keeps outside the experts.
 
-    Eager TorchTitan multiplies copies of the tokens in fp32 (torchtitan/models/moe/moe.py `score_before_experts`, on
-    either side of the experts); compiled, it keeps the 16-bit tensors that it makes them from.
+    Megatron-Core kept the outputs that came back until 0.12, from when on the product lies inside (token_dispatcher.py
+    of 0.11.0 and 0.12.1). Eager TorchTitan multiplies copies of the tokens in fp32 (torchtitan/models/moe/moe.py
+    `score_before_experts`, on either side of the experts); compiled, it keeps the 16-bit tensors that it makes them
+    from.
     """
     if shapes.software.dialect is not Dialect.TORCHTITAN:
-        return ()
+        if not shapes.software.probabilities_after_experts:
+            return ()
+        size = shapes.element * shapes.hidden * sent_rows(moe, shapes)
+        return (SavedTensor(name="unweighted_outputs", size_bytes=size),)
     each = WEIGHTED_BYTES if shapes.eager else shapes.element
     return (SavedTensor(name="weighted_tokens", size_bytes=each * shapes.hidden * shapes.local * moe.top_k),)
+
+
+def _held(computed: Sequence[Operation], held: Sequence[Operation]) -> Iterator[Operation]:
+    """The work of the rows that are computed with the memory of those that are held."""
+    for work, memory in zip(computed, held, strict=True):
+        yield replace(
+            memory,
+            forward=work.forward,
+            backward_input=work.backward_input,
+            backward_weight=work.backward_weight,
+            linear=work.linear,
+        )
 
 
 def _experts(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[Operation, ...]:
@@ -230,6 +251,10 @@ def _experts(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[Operatio
     between = activation(
         "mlp.experts.activation", "experts", shapes, rows=rows, columns=columns, width=width, module="moe"
     )
+    inside = shapes.software.dialect is not Dialect.TORCHTITAN and not shapes.software.probabilities_after_experts
+    if inside and not moe.gated:
+        unweighted = SavedTensor(name="unweighted", size_bytes=shapes.element * rows * width)
+        between = replace(between, saves=(*between.saves, unweighted))
     first = _Matrix(
         name="linear_fc1",
         outputs=columns,

@@ -5,7 +5,16 @@ Layers are described from a `Shapes` and their own architecture only, so equal l
 
 from dataclasses import dataclass
 
-from projector.job import Dialect, LowPrecision, LowRankAdapters, NormKind, PositionKind, Software, TrainingJob
+from projector.job import (
+    Dialect,
+    LowPrecision,
+    LowRankAdapters,
+    ModuleForms,
+    NormKind,
+    PositionKind,
+    Software,
+    TrainingJob,
+)
 from projector.parallelism import Layout
 
 
@@ -41,6 +50,8 @@ class Shapes:
     """Kind of every norm."""
     position: PositionKind
     """How positions enter."""
+    rotary_share: float
+    """Share of a head's width that rotary embedding turns."""
     max_position: int
     """Rows of a learned position table."""
     vocabulary: int
@@ -51,8 +62,12 @@ class Shapes:
     """The output layer reuses the token table."""
     low_precision: LowPrecision | None
     """Format of the linear layers' GEMMs."""
+    delayed_scaling: bool
+    """The scales of that format follow earlier iterations."""
     software: Software
     """Framework choices."""
+    modules: ModuleForms | None
+    """How the classes of a model's modules are written; None where the framework has layers of its own."""
     adapters: LowRankAdapters | None
     """What is trained beside frozen weights; None where the weights are trained."""
     routing_factor: float
@@ -67,6 +82,15 @@ class Shapes:
     def eager(self) -> bool:
         """Element-wise work of a layer runs one operation after the other, each keeping what its gradient needs."""
         return self.software.dialect is Dialect.TORCHTITAN and not self.software.compiled_layers
+
+    @property
+    def column_input_tokens(self) -> int:
+        """Tokens of the input that a column-parallel layer keeps for its weight gradient.
+
+        Megatron-LM keeps a rank's own share and gathers the rest again; DTensor's linear layers keep what was gathered
+        (torch/distributed/tensor/parallel/style.py `PrepareModuleInput`, `ColwiseParallel`).
+        """
+        return self.tokens if self.software.dialect is Dialect.TORCHTITAN else self.local
 
     @property
     def residual_bytes(self) -> int:
@@ -118,12 +142,15 @@ def shapes_of(job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0) 
         element=job.precision.activation_bytes,
         norm=job.model.norm,
         position=job.model.position,
+        rotary_share=job.model.rotary_share,
         max_position=job.model.max_position,
         vocabulary=job.model.vocabulary,
         padded_vocabulary=padded_vocabulary(job),
         tied_embeddings=job.model.tied_embeddings,
         low_precision=job.precision.low_precision,
+        delayed_scaling=job.precision.delayed_scaling and job.precision.low_precision is LowPrecision.FP8,
         software=job.software,
+        modules=job.modules,
         adapters=job.adapters,
         routing_factor=1.0 if job.software.force_load_balancing else routing_factor,
     )

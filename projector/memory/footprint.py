@@ -5,14 +5,19 @@ reverse, brings back what recomputation dropped, touches scratch and frees. Dist
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from projector.layers import is_recomputed
+from projector.memory.delayed import waiting_gradients, waiting_inputs
+from projector.memory.identity import Operations, remembered
 from projector.operations import Operation
 
 LOSS = "loss"
 """Component whose saved tensors no weight gradient reads."""
+
+Shares = tuple[tuple[int, Mapping[str, int]], ...]
+"""Sizes by component, each so many times. Added up only where somebody asks: most chunks are not at the peak."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,10 +26,15 @@ class PassPeak:
 
     size_bytes: int = 0
     """Everything of this micro batch that is alive."""
-    kept: Mapping[str, int] = field(default_factory=dict)
-    """Of it, activations kept for backward, by component; the rest are transients."""
+    shares: Shares = ()
+    """Of it, activations kept for backward; the rest are transients."""
     operation: str = ""
     """The operation that runs."""
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """Activations kept for backward, by component."""
+        return added_up(self.shares)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,35 +43,53 @@ class Footprint:
 
     saved: int
     """Kept from the end of forward until backward."""
-    kept: Mapping[str, int]
-    """The same, by component."""
+    shares: Shares
+    """What is saved."""
+    waiting: Shares
+    """What stays, or is put aside, from the input gradient to a weight gradient that a schedule delays."""
+    output_gradients: Shares
+    """Of it, gradients, which the backward pass makes."""
     forward: PassPeak
     """Highest moment of the forward pass, what it keeps included."""
     backward: PassPeak
     """Highest moment of the backward pass, what was kept included."""
 
     @property
-    def kept_for_weights(self) -> Mapping[str, int]:
-        """What stays, by component, from the input gradient to a weight gradient that a schedule delays.
+    def kept(self) -> Mapping[str, int]:
+        """What is saved, by component."""
+        return added_up(self.shares)
 
-        The loss has no weights and is done with. In a layer the output gradients of its linear operations, which wait
-        too, take the place of what the input gradient frees: with a gated block both are query + 2 key + 2 hidden +
-        2 ffn elements a token.
-        """
-        return {name: size for name, size in self.kept.items() if name != LOSS}
+    @property
+    def kept_for_weights(self) -> Mapping[str, int]:
+        """What waits for a delayed weight gradient, by component."""
+        return added_up(self.waiting)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The same in all."""
+        return sum(count * sum(sizes.values()) for count, sizes in self.waiting)
+
+
+def added_up(shares: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, int]:
+    """Sizes by component, each taken as many times as it says."""
+    total: dict[str, int] = {}
+    for count, part in shares:
+        for name, size in part.items():
+            total[name] = total.get(name, 0) + count * size
+    return total
 
 
 def summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Sizes by component, added up."""
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, size in part.items():
-            total[name] = total.get(name, 0) + size
-    return total
+    return added_up((1, part) for part in parts)
 
 
-def layer_footprint(operations: Sequence[Operation], modules: frozenset[str]) -> Footprint:
-    """Footprint of a list of operations under selective recomputation of `modules`."""
+@remembered
+def layer_footprint(operations: Operations, modules: frozenset[str], *, keeps_graph: bool = False) -> Footprint:
+    """Footprint of a list of operations under selective recomputation of `modules`.
+
+    `keeps_graph` where a split backward pass keeps all that was saved, and not the inputs of linear layers alone.
+    """
     shares = [_shares(operation, modules) for operation in operations]
     kept = [stays for stays, _ in shares]
     live = highest = at = 0
@@ -70,9 +98,17 @@ def layer_footprint(operations: Sequence[Operation], modules: frozenset[str]) ->
         if during > highest:
             highest, at = during, index
         live += stays
+    by_component = _by_component(operations, kept)
+    gradients = waiting_gradients(operations, of_norms=keeps_graph)
+    if keeps_graph:
+        waits: Mapping[str, int] = {name: size for name, size in by_component.items() if name != LOSS}
+    else:
+        waits = waiting_inputs(operations)
     return Footprint(
         saved=live,
-        kept=_by_component(operations, kept),
+        shares=((1, by_component),),
+        waiting=((1, waits), (1, gradients)),
+        output_gradients=((1, gradients),),
         forward=_peak(highest, at, operations, kept),
         backward=_backward(operations, shares, modules),
     )
@@ -97,7 +133,7 @@ def _peak(size: int, at: int, operations: Sequence[Operation], kept: Sequence[in
         return PassPeak()
     return PassPeak(
         size_bytes=size,
-        kept=_by_component(operations[: at + 1], kept[: at + 1]),
+        shares=((1, _by_component(operations[: at + 1], kept[: at + 1])),),
         operation=operations[at].name,
     )
 
@@ -125,7 +161,12 @@ def _backward(operations: Sequence[Operation], shares: Sequence[tuple[int, int]]
 
 
 def recomputed(
-    whole: Footprint, input_bytes: int, component: str, outputs: Mapping[str, int] = MappingProxyType({})
+    whole: Footprint,
+    input_bytes: int,
+    component: str,
+    outputs: Mapping[str, int] = MappingProxyType({}),
+    *,
+    keeps_graph: bool = False,
 ) -> Footprint:
     """Footprint of layers that keep their input, and perhaps some `outputs` by component, and run again in backward.
 
@@ -133,40 +174,52 @@ def recomputed(
     of what would be computed again.
     """
     stays = summed(({component: input_bytes}, outputs))
-    saved = sum(stays.values())
+    saved, shares = sum(stays.values()), ((1, stays),)
     again, back = whole.forward.size_bytes + input_bytes, whole.backward
     higher = whole.forward if again > back.size_bytes else back
     return Footprint(
         saved=saved,
-        kept=stays,
+        shares=shares,
+        waiting=shares + whole.output_gradients if keeps_graph else whole.waiting,
+        output_gradients=whole.output_gradients,
         forward=PassPeak(
             size_bytes=saved + max(whole.forward.size_bytes - whole.saved, 0),
-            kept=stays,
+            shares=shares,
             operation=whole.forward.operation,
         ),
         backward=PassPeak(
             size_bytes=max(again, back.size_bytes, saved + input_bytes),
-            kept=higher.kept,
+            shares=higher.shares,
             operation=f"{higher.operation} after recomputation",
         ),
     )
 
 
-def joined(parts: Sequence[Footprint]) -> Footprint:
-    """Footprint of parts that run one after the other."""
-    before = [0]
-    for part in parts:
-        before.append(before[-1] + part.saved)
-
-    def highest(passes: Sequence[PassPeak]) -> PassPeak:
-        sizes = [base + each.size_bytes for base, each in zip(before, passes, strict=False)]
-        at = max(range(len(sizes)), key=sizes.__getitem__)
-        earlier = summed(part.kept for part in parts[:at])
-        return PassPeak(size_bytes=sizes[at], kept=summed((earlier, passes[at].kept)), operation=passes[at].operation)
-
+def joined(runs: Sequence[tuple[int, Footprint]]) -> Footprint:
+    """Footprint of parts that run one after the other, each so many times in a row."""
+    before, saved = [], 0
+    for count, part in runs:
+        # Of equal parts the last stands highest.
+        before.append(saved + (count - 1) * part.saved)
+        saved += count * part.saved
     return Footprint(
-        saved=before[-1],
-        kept=summed(part.kept for part in parts),
-        forward=highest([part.forward for part in parts]),
-        backward=highest([part.backward for part in parts]),
+        saved=saved,
+        shares=_repeated((count, part.shares) for count, part in runs),
+        waiting=_repeated((count, part.waiting) for count, part in runs),
+        output_gradients=_repeated((count, part.output_gradients) for count, part in runs),
+        forward=_highest(runs, before, [part.forward for _, part in runs]),
+        backward=_highest(runs, before, [part.backward for _, part in runs]),
     )
+
+
+def _highest(runs: Sequence[tuple[int, Footprint]], before: Sequence[int], passes: Sequence[PassPeak]) -> PassPeak:
+    """The highest moment over runs of equal parts; `before` is what is saved before the last part of each."""
+    sizes = [base + each.size_bytes for base, each in zip(before, passes, strict=True)]
+    at = max(range(len(sizes)), key=sizes.__getitem__)
+    count, part = runs[at]
+    earlier = _repeated([*((times, each.shares) for times, each in runs[:at]), (count - 1, part.shares)])
+    return PassPeak(size_bytes=sizes[at], shares=earlier + passes[at].shares, operation=passes[at].operation)
+
+
+def _repeated(runs: Iterable[tuple[int, Shares]]) -> Shares:
+    return tuple((times * count, kept) for times, shares in runs if times for count, kept in shares)

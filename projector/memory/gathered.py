@@ -12,10 +12,10 @@ PyTorch's FSDP, which accelerate and the Trainer of Hugging Face use; DeepSpeed 
 
 from collections.abc import Sequence
 
-from projector.job import Dialect, Sharding, TrainingJob
+from projector.job import ZERO_STAGES, Dialect, Sharding, TrainingJob
+from projector.memory.identity import Operations, remembered
 from projector.memory.parameters import trained_parameters
-from projector.memory.stages import ChunkOperations
-from projector.operations import Operation
+from projector.memory.stages import ChunkOperations, Run
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel
 
@@ -40,23 +40,21 @@ def gathered_components(
 
 def _local_gradients(chunks: Sequence[ChunkOperations], job: TrainingJob, layout: Layout) -> int:
     """Bytes of gradients that wait, whole, for the last micro batch of an iteration."""
-    order = list(Sharding)
-    divided = order.index(layout.sharding) >= order.index(Sharding.GRADIENTS)
+    if not job.precision.local_gradient_bytes:
+        return 0
+    divided = ZERO_STAGES.index(layout.sharding) >= ZERO_STAGES.index(Sharding.GRADIENTS)
     waits = layout.micro_batches > 1 or not divided
     return job.precision.local_gradient_bytes * trained_parameters(chunks).total if waits else 0
 
 
 def _passing(chunks: Sequence[ChunkOperations], job: TrainingJob, *, summed: bool) -> dict[str, int]:
     """Bytes of what is whole for a moment; without `summed` the output layer's gradient waits among all others."""
-    head = sum(_elements(chunk.output) for chunk in chunks)
-    root = head + sum(_elements(chunk.embedding) for chunk in chunks)
-    layers = [_elements(part) for chunk in chunks for part in (*chunk.layers, *chunk.predictions)]
-    layer = max(layers, default=0)
-    whole = GATHERED_LAYERS * layer if job.parallelism.reshard_after_forward else sum(layers)
+    root, layer = group_elements(chunks)
+    layers = _layers(chunks)
+    all_layers = sum(count * _elements(part) for count, part in layers)
+    whole = GATHERED_LAYERS * layer if job.parallelism.reshard_after_forward else all_layers
     head_gradient = sum(_elements(chunk.output, trained=True) for chunk in chunks) if summed else 0
-    layer_gradient = max(
-        (_elements(part, trained=True) for chunk in chunks for part in (*chunk.layers, *chunk.predictions)), default=0
-    )
+    layer_gradient = max((_elements(part, trained=True) for _, part in layers), default=0)
     titan = job.software.dialect is Dialect.TORCHTITAN
     gathered = job.precision.gathered_bytes
     reduced = REDUCE_INPUTS * job.precision.reduced_bytes if titan else gathered
@@ -66,7 +64,20 @@ def _passing(chunks: Sequence[ChunkOperations], job: TrainingJob, *, summed: boo
     }
 
 
-def _elements(part: Sequence[Operation], *, trained: bool = False) -> int:
+def group_elements(chunks: Sequence[ChunkOperations]) -> tuple[int, int]:
+    """Elements of the root group's weights, and of those of the largest layer."""
+    root = sum(_elements(chunk.output) + _elements(chunk.embedding) for chunk in chunks)
+    return root, max((_elements(part) for _, part in _layers(chunks)), default=0)
+
+
+def _layers(chunks: Sequence[ChunkOperations]) -> list[Run]:
+    return [
+        run for chunk in chunks for run in (*chunk.layer_runs, *((1, prediction) for prediction in chunk.predictions))
+    ]
+
+
+@remembered
+def _elements(part: Operations, *, trained: bool = False) -> int:
     """Elements of the part's weights, or of those that are trained."""
     weights = [weight for operation in part for weight in operation.weights if not weight.shared]
     return sum(weight.elements for weight in weights if not (trained and weight.frozen))

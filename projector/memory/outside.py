@@ -1,67 +1,75 @@
-"""What lies between allocated memory and what the device shows: the allocator's slack, and everything outside torch.
+"""What the device holds outside torch's allocator: the runtime's context, communicators, buffers of libraries.
 
-Outside torch's allocator are the runtime's context and one communicator per process group that is in use (RCCL keeps
-channel buffers per group: AMD-AGI/Primus 31de2ce2, 2367ac56 and its raw logs).
+Without a measurement the figures are the catalog's, which are estimates read from published logs. One training run on
+one node measures the sum; then only the process groups and dispatch buffers in which a job differs are estimated.
 """
 
-from projector.catalog import Device
-from projector.job import ExpertDispatch, Sharding, TrainingJob
-from projector.operations import Group
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from projector.catalog import Calibration, Device, OutsideMeasurement
+from projector.job import TrainingJob
+from projector.memory.communicators import communicator_bytes, groups_in_use
+from projector.memory.dispatch_buffers import dispatch_buffer_bytes
 from projector.parallelism import Layout
 from projector.provenance import Assumption
 
-DEEPEP_BUFFER_BYTES = 1024**3
-"""Communication buffers of a DeepEP dispatcher inside a node. An estimate: the library sizes them by hidden size, ranks
-and streaming multiprocessors (deepseek-ai/DeepEP csrc/config.hpp, `get_nvl_buffer_size_hint`)."""
+CALIBRATED_UNCERTAINTY_BYTES = 2**30
+"""Half width once it was measured: ranks of one node differ by up to 1 GiB in the same iteration (AMD-AGI/Primus,
+raw logs of 8 MI355X, `total_r_used`)."""
 
 
-def communicators(job: TrainingJob, layout: Layout) -> int:
-    """Process groups of two or more ranks that a training step uses.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outside:
+    """Device memory outside torch's allocator."""
 
-    Dense data parallelism uses three (world, data with context parallelism, optimizer instance); experts add three
-    (metrics, expert, tensor with expert), a balance bias one; tensor, pipeline and context parallelism one each.
-    """
-    if layout.world == 1:
-        return 0
-    count = 1
-    if layout.size(Group.DATA) > 1:
-        count += 2 if layout.sharding is not Sharding.NONE else 1
-    count += sum(layout.size(group) > 1 for group in (Group.TENSOR, Group.PIPELINE, Group.CONTEXT, Group.EMBEDDING))
-    if layout.expert > 1:
-        count += 3
-        count += layout.expert_data > 1
-    return count + any(block.router_balance_bias for block in job.model.expert_blocks)
+    parts: Mapping[str, int]
+    """Expected bytes by name; figures that nobody knows count as 0 (`projector.memory.unmodelled.unknown_figures`)."""
+    uncertainty_bytes: int
+    """Half width of the interval around their sum."""
+
+    @property
+    def size_bytes(self) -> int:
+        """All of it."""
+        return sum(self.parts.values())
 
 
-def outside_allocator(job: TrainingJob, layout: Layout, device: Device) -> dict[str, int]:
-    """Expected bytes by name of what the device holds outside torch's allocator.
-
-    Figures that nobody knows count as 0; `projector.memory.unmodelled.unknown_figures` names them.
-    """
+def outside_allocator(
+    job: TrainingJob, layout: Layout, device: Device, calibration: Calibration | None = None
+) -> Outside:
+    """What a device of the job holds outside torch's allocator."""
+    groups = groups_in_use(job, layout)
     parts = {
         "runtime context": device.context_bytes or 0,
-        "communicators": communicators(job, layout) * (device.communicator_bytes or 0),
+        "communicators": communicator_bytes(groups, device),
+        "eagerly created communicators": (device.eager_communicator_bytes or 0) * job.software.eager_communicators,
+        "expert dispatch buffers": dispatch_buffer_bytes(job, layout),
     }
-    if job.software.eager_communicators:
-        parts["eagerly created communicators"] = device.eager_communicator_bytes or 0
-    if _dispatches_with_deepep(job, layout):
-        parts["expert dispatch buffers"] = DEEPEP_BUFFER_BYTES
-    return {name: size for name, size in parts.items() if size}
+    uncertainty = device.outside_allocator_uncertainty_bytes or 0
+    measured = calibration.outside_allocator if calibration else None
+    if measured is not None:
+        parts = _anchored(parts, measured, len(groups), device)
+        uncertainty = min(CALIBRATED_UNCERTAINTY_BYTES, uncertainty or CALIBRATED_UNCERTAINTY_BYTES)
+    return Outside(parts={name: size for name, size in parts.items() if size}, uncertainty_bytes=uncertainty)
 
 
-def outside_uncertainty(job: TrainingJob, layout: Layout, device: Device) -> int:
-    """Half width in bytes of the interval around what lies outside the allocator; an estimated part may be all off."""
-    estimated = DEEPEP_BUFFER_BYTES if _dispatches_with_deepep(job, layout) else 0
-    return (device.outside_allocator_uncertainty_bytes or 0) + estimated
+def _anchored(parts: Mapping[str, int], measured: OutsideMeasurement, groups: int, device: Device) -> dict[str, int]:
+    """The measured sum, with the process groups that the job has more or less and its own dispatch buffers."""
+    more = 0 if measured.groups is None else groups - measured.groups
+    fixed = measured.size_bytes - measured.dispatch_buffer_bytes + more * (device.communicator_bytes or 0)
+    return {
+        "context and communicators as measured": max(0, fixed),
+        "expert dispatch buffers": parts["expert dispatch buffers"],
+    }
 
 
-def memory_assumptions(job: TrainingJob, layout: Layout) -> tuple[Assumption, ...]:
-    """Sizes that are estimates of this project and no facts of the catalog."""
-    if not _dispatches_with_deepep(job, layout):
+def measured_outside(job: TrainingJob, layout: Layout, calibration: Calibration | None) -> tuple[Assumption, ...]:
+    """What a measurement says, and how far the job differs from it, for the list of what the answer builds on."""
+    measured = calibration.outside_allocator if calibration else None
+    if measured is None:
         return ()
-    why = "an estimate; the library sizes them by hidden size, ranks and SMs, so that the interval is as wide"
-    return (Assumption(what=f"{DEEPEP_BUFFER_BYTES / 1024**3:g} GiB of DeepEP buffers per GPU", why=why),)
-
-
-def _dispatches_with_deepep(job: TrainingJob, layout: Layout) -> bool:
-    return job.software.expert_dispatch is ExpertDispatch.DEEPEP and layout.expert > 1
+    groups = len(groups_in_use(job, layout))
+    ran = "as many" if measured.groups is None else f"{measured.groups}"
+    what = f"{measured.size_bytes / 2**30:.2f} GiB outside PyTorch's allocator"
+    why = f"measured with {ran} process groups in use, this job uses {groups}: {measured.source}"
+    return (Assumption(what=what, why=why),)

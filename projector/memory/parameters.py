@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from projector.job import TrainingJob
 from projector.layers import ADAPTERS
-from projector.memory.stages import ChunkOperations, described_stages
+from projector.memory.identity import Operations, remembered
+from projector.memory.stages import ChunkOperations, described_stages, distinct_parts
 from projector.operations import Held, Operation, Weight, held_by
 from projector.parallelism import Layout
-from projector.projection import ComponentParameters, ParameterCounts
+from projector.projection import ComponentParameters, ParameterCounts, StageComponent
 
 PREDICTION = "multi_token_prediction"
 
@@ -33,22 +34,36 @@ def counted(stages: Sequence[Sequence[ChunkOperations]]) -> ParameterCounts:
         active=sum(weight.full_elements * weight.active_copies for weight in main),
         per_device_max=max(stage_parameters(stage).total for stage in stages),
         components=_components(stages),
+        stages=tuple(_stage_components(stage) for stage in stages),
     )
 
 
 def stage_parameters(stage: Iterable[ChunkOperations]) -> Held:
     """Parameters of one device of a stage before data-parallel sharding, padding and adapters included."""
-    operations = _operations(stage)
-    return held_by(operations).plus(held_by(operations, frozen=True))
+    return _added(((count, _held(part)) for count, part in distinct_parts(stage)))
 
 
 def trained_parameters(stage: Iterable[ChunkOperations]) -> Held:
     """Of `stage_parameters`, those that have gradient and optimizer state."""
-    return held_by(_operations(stage))
+    return _added(((count, _trained(part)) for count, part in distinct_parts(stage)))
 
 
-def _operations(stage: Iterable[ChunkOperations]) -> list[Operation]:
-    return [operation for chunk in stage for part in chunk.parts for operation in part]
+@remembered
+def _held(part: Operations) -> Held:
+    return held_by(part).plus(held_by(part, frozen=True))
+
+
+@remembered
+def _trained(part: Operations) -> Held:
+    return held_by(part)
+
+
+def _added(counts: Iterable[tuple[int, Held]]) -> Held:
+    dense = expert = 0
+    for count, held in counts:
+        dense += count * held.dense
+        expert += count * held.expert
+    return Held(dense=dense, expert=expert)
 
 
 def _published(parts: Iterable[Sequence[Operation]]) -> list[Weight]:
@@ -92,11 +107,23 @@ def _components(stages: Sequence[Sequence[ChunkOperations]]) -> tuple[ComponentP
     )
 
 
+def layer_branch(layer: Sequence[Operation]) -> str:
+    """The branch of the component tree that a decoder layer belongs to."""
+    return "moe_layer" if any(operation.component == "experts" for operation in layer) else "dense_layer"
+
+
+def _stage_components(stage: Iterable[ChunkOperations]) -> tuple[StageComponent, ...]:
+    """Parameters of one device of a stage, by component; they add up to those of `stage_parameters`."""
+    sizes: dict[str, int] = {}
+    for count, part in distinct_parts(stage):
+        for operation in part:
+            held = sum(weight.elements for weight in operation.weights if weight.trainable and not weight.shared)
+            sizes[operation.component] = sizes.get(operation.component, 0) + count * held
+    return tuple(StageComponent(name=name, parameters=size) for name, size in sizes.items() if size)
+
+
 def _named_parts(chunk: ChunkOperations) -> list[tuple[str, Sequence[Operation]]]:
     """Parts of a chunk with the name of their branch of the tree."""
-    layers = [
-        ("moe_layer" if any(operation.component == "experts" for operation in layer) else "dense_layer", layer)
-        for layer in chunk.layers
-    ]
+    layers = [(layer_branch(layer), layer) for layer in chunk.layers]
     predictions = [(PREDICTION, layer) for layer in chunk.predictions]
     return [("", chunk.embedding), *layers, *predictions, ("", chunk.output)]

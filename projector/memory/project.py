@@ -1,29 +1,28 @@
 """From job, layout and device to memory per stage at four levels, with an interval and a verdict."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from projector.catalog import Device, reserved_ratio
+from projector.catalog import Calibration, Device
 from projector.job import Schedule, TrainingJob
 from projector.layers.shapes import Shapes, shapes_of
-from projector.memory.footprint import Footprint
-from projector.memory.gathered import gathered_components
-from projector.memory.outside import outside_allocator, outside_uncertainty
-from projector.memory.persistent import persistent_components, stage_weights
+from projector.memory import interval
+from projector.memory.allocator import replays_of
+from projector.memory.cause import cause
+from projector.memory.content import StageContent, StageContents
+from projector.memory.outside import Outside, outside_allocator
 from projector.memory.replay import Peak, peak
-from projector.memory.stages import ChunkOperations, Footprints, described_stages
+from projector.memory.reserved import Slack, fragmented, pooled_slacks, slacks, with_slack
+from projector.memory.routing import routed_stages
+from projector.memory.stages import described_stages
+from projector.memory.step import STEP, Moments
+from projector.memory.stream_pools import has_stream_pools, stream_pools_bytes
 from projector.memory.unmodelled import unknown_figures, unmodelled_layers
 from projector.memory.verdict import confidence_of, device_capacity, verdict_of
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel, MemoryProjection, StageMemory
 from projector.schedule import framework_schedule
 
-ROUTING_EXPECTED, ROUTING_UPPER = 1.15, 2.0
-"""Rows that the busiest rank's experts receive over the balanced share, dropless routing: Megatron-LM's functional
-tests (d98e8a64) show 1.1 to 2.3 over the first hundred steps."""
-ALLOCATED_UNCERTAINTY = 0.01
-"""Half width of the interval around allocated memory of deterministic jobs, as a share. An estimate: single dense runs
-of `tests/accuracy` deviate by less or by far more, the latter where a mechanism is missing."""
 BOUNDARY_TENSORS = 2
 """Stage-boundary tensors per model chunk that interleaved schedules keep (Megatron-LM schedules.py)."""
 SENT_GRADIENTS = 1
@@ -38,38 +37,39 @@ def project_memory(  # noqa: PLR0913 - the job, where it runs, and how to judge
     schedule: Schedule | None = None,
     safety_margin: float = 0.0,
     understood: bool = True,
+    calibration: Calibration | None = None,
+    replay: bool = True,
 ) -> MemoryProjection:
     """Memory of every pipeline stage.
 
     `schedule` replaces the one the framework would run; `safety_margin` widens the upper end by a share; `understood`
-    False says that something that decides was not understood, so that no verdict may be given.
+    False says that something that decides was not understood, so that no verdict may be given; a `calibration` holds
+    what was measured of the machine. Without `replay` of the caching allocator, which takes a hundred times as long as
+    all else, reserved memory follows from the ratio of published runs: for those who compare thousands of layouts.
     """
     chosen = framework_schedule(layout.virtual_pipeline, schedule or job.schedule)
 
-    balanced = _Case(job=job, layout=layout, device=device, schedule=chosen, routing_factor=1.0)
-    lowest = expected = highest = balanced.stages()
-    if _dropless(job):
-        expected = replace(balanced, routing_factor=ROUTING_EXPECTED).stages()
-        highest = replace(balanced, routing_factor=ROUTING_UPPER).stages()
+    outside = outside_allocator(job, layout, device, calibration)
+    balanced = _Case(job=job, layout=layout, device=device, schedule=chosen, outside=outside, routing_factor=1.0)
+    routed = routed_stages(
+        job, layout, shapes_of(job, layout), lambda factor: replace(balanced, routing_factor=factor).stages()
+    )
+    slacks = balanced.slacks(routed.lowest, replay=replay)
+    expected = [with_slack(stage, slack) for stage, slack in zip(routed.expected, slacks, strict=True)]
     stages = tuple(
-        _with_interval(stage, low, high, balanced, safety_margin)
-        for stage, low, high in zip(expected, lowest, highest, strict=True)
+        _with_interval(stage, low, high, slack=slack, case=balanced, safety_margin=safety_margin)
+        for stage, low, high, slack in zip(expected, routed.lowest, routed.highest, slacks, strict=True)
     )
     known = understood and not unmodelled_layers(job)
-    complete = not unknown_figures(job, layout, device)
+    complete = not unknown_figures(job, layout, device, calibration)
+    confidence, reasons = confidence_of(job, device, understood=known, complete=complete)
     return MemoryProjection(
         verdict=verdict_of(stages, device, understood=known, complete=complete),
-        confidence=confidence_of(job, device, understood=known, complete=complete),
+        confidence=confidence,
+        confidence_reasons=reasons,
         device_capacity_bytes=device_capacity(device),
         stages=stages,
     )
-
-
-def _dropless(job: TrainingJob) -> bool:
-    """Whether routing decides how many rows a rank's experts receive."""
-    if job.software.force_load_balancing or job.software.expert_capacity_factor is not None:
-        return False
-    return job.parallelism.expert > 1 and bool(job.model.expert_blocks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,34 +80,52 @@ class _Case:
     layout: Layout
     device: Device
     schedule: Schedule
+    outside: Outside
     routing_factor: float
+    unrouted: dict[int, StageContent] = field(default_factory=dict)
+    """Contents of stages whose weights are the same under every routing factor."""
+
+    def slacks(self, stages: Sequence[StageMemory], *, replay: bool) -> tuple[Slack, ...]:
+        """What the allocator reserves beyond the allocated memory of every stage."""
+        shapes = shapes_of(self.job, self.layout)
+        allocated = [stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages]
+        replays = replays_of(self.job, self.layout, shapes, self.device, self.schedule) if replay else None
+        if replays is None and has_stream_pools(self.job, self.layout):
+            described = described_stages(self.job, self.layout)
+            pools = [stream_pools_bytes(chunks, self.job, self.layout, shapes) for chunks in described]
+            return pooled_slacks(allocated, pools, self.device)
+        return fragmented(slacks(allocated, replays, self.device), self.layout, self.device)
 
     def stages(self) -> list[StageMemory]:
-        """Memory of every stage, without its interval."""
+        """Memory of every stage, without its interval and without the allocator's slack."""
         shapes = shapes_of(self.job, self.layout, routing_factor=self.routing_factor)
-        footprints = Footprints(self.job, shapes)
+        contents = StageContents(self.job, self.layout, shapes, self.device, unrouted=self.unrouted)
         described = described_stages(self.job, self.layout, routing_factor=self.routing_factor)
-        return [
-            _stage(rank, chunks, [footprints.chunk(chunk) for chunk in chunks], shapes, self)
-            for rank, chunks in enumerate(described)
-        ]
+        return [_stage(rank, contents.of(chunks, rank), shapes, self) for rank, chunks in enumerate(described)]
 
 
-def _stage(
-    rank: int, chunks: Sequence[ChunkOperations], footprints: Sequence[Footprint], shapes: Shapes, case: _Case
-) -> StageMemory:
-    job, layout, device = case.job, case.layout, case.device
-    weights = stage_weights(chunks)
-    top = peak(footprints, schedule=case.schedule, layout=layout, rank=rank, forward_extra=_mask_bytes(job))
-    parts = [
-        *persistent_components(weights, job, layout, shapes, device),
+def _stage(rank: int, content: StageContent, shapes: Shapes, case: _Case) -> StageMemory:
+    job, layout = case.job, case.layout
+    weights = content.weights
+    ends = rank == 0 or rank == len(layout.stages) - 1
+    mask = _mask_bytes(job) if ends else 0
+    top = peak(content.footprints, schedule=case.schedule, layout=layout, rank=rank, forward_extra=mask)
+    passes = [
         *_activations(top, rank, layout, shapes),
-        *gathered_components(chunks, job, layout),
+        *_deferred(weights.has_output, job, layout, shapes),
+        *content.gathered,
     ]
-    parts.append(_allocator_slack(parts, device))
+    moments = Moments(
+        persistent=content.persistent,
+        passes=tuple(passes),
+        step=content.step,
+        late_bytes=content.late_bytes,
+    )
+    in_step = moments.peaks_in_step
+    parts = list(moments.components)
     parts += [
         MemoryComponent(name=name, level=MemoryLevel.DEVICE, size_bytes=size)
-        for name, size in outside_allocator(job, layout, device).items()
+        for name, size in case.outside.parts.items()
     ]
     return StageMemory(
         stage=rank,
@@ -116,12 +134,18 @@ def _stage(
         components=tuple(parts),
         device_bytes_lower=0,
         device_bytes_upper=0,
-        peak_cause=_cause(top),
+        peak_cause=STEP if in_step else cause(top),
+        passes_in_flight=() if in_step else top.passes,
+        layers_in_flight=0 if in_step else content.layers_of(top.passes),
+        first_iteration_allocated_bytes=moments.first_iteration_bytes,
     )
 
 
 def _mask_bytes(job: TrainingJob) -> int:
-    """The boolean attention mask that lives during a forward pass."""
+    """The boolean attention mask that lives during a forward pass of the first and the last stage.
+
+    Stages between them read no data (Megatron-LM pretrain_gpt.py `get_batch`).
+    """
     return job.batch.micro * job.batch.sequence_length**2 if job.software.attention_mask_tensor else 0
 
 
@@ -132,6 +156,20 @@ def _activations(top: Peak, rank: int, layout: Layout, shapes: Shapes) -> list[M
     return [MemoryComponent(name=name, level=MemoryLevel.ALLOCATED, size_bytes=size) for name, size in parts if size]
 
 
+def _deferred(has_output: bool, job: TrainingJob, layout: Layout, shapes: Shapes) -> list[MemoryComponent]:  # noqa: FBT001
+    """What a weight gradient of the output layer waits with: the layer's input and the gradient of its logits.
+
+    Megatron-LM tensor_parallel/layers.py keeps `embedding_activation_buffer` and `grad_output_buffer` up to the limit;
+    at the peak the running micro batch is not among them.
+    """
+    waiting = min(job.software.deferred_output_gradients, layout.micro_batches - 1)
+    columns = shapes.padded_vocabulary // shapes.tensor
+    size = waiting * (shapes.residual_bytes + shapes.element * shapes.tokens * columns)
+    if not has_output or not size:
+        return []
+    return [MemoryComponent(name="deferred output gradients", level=MemoryLevel.ALLOCATED, size_bytes=size)]
+
+
 def _boundary_tensors(rank: int, layout: Layout) -> int:
     """Tensors of the residual stream's size that pipeline communication keeps alive."""
     if layout.virtual_pipeline > 1:
@@ -139,29 +177,14 @@ def _boundary_tensors(rank: int, layout: Layout) -> int:
     return SENT_GRADIENTS if rank > 0 and layout.micro_batches > 1 else 0
 
 
-def _allocator_slack(parts: Sequence[MemoryComponent], device: Device) -> MemoryComponent:
-    allocated = sum(part.size_bytes for part in parts)
-    slack = round(allocated * (reserved_ratio(device.vendor).expected - 1))
-    return MemoryComponent(name="allocator slack", level=MemoryLevel.RESERVED, size_bytes=slack)
-
-
-def _cause(top: Peak) -> str:
-    plural = "" if top.in_flight == 1 else "es"
-    return f"{top.direction} of {top.operation} with {top.in_flight} micro-batch pass{plural} in flight"
-
-
-def _with_interval(
-    stage: StageMemory, low: StageMemory, high: StageMemory, case: _Case, safety_margin: float
+def _with_interval(  # noqa: PLR0913 - the stage, its bounds, and how to judge
+    stage: StageMemory, low: StageMemory, high: StageMemory, *, slack: Slack, case: _Case, safety_margin: float
 ) -> StageMemory:
-    """Add the interval: routing decides allocated memory, the allocator reserved, the device what lies outside."""
-    ratio = reserved_ratio(case.device.vendor)
-    spread = outside_uncertainty(case.job, case.layout, case.device)
-    outside = stage.device_bytes - stage.level_bytes(MemoryLevel.RESERVED)
-    least = low.level_bytes(MemoryLevel.ALLOCATED) * (1 - ALLOCATED_UNCERTAINTY) * ratio.lower
-    most = high.level_bytes(MemoryLevel.ALLOCATED) * (1 + ALLOCATED_UNCERTAINTY) * ratio.upper
-    upper = (most + outside + spread) * (1 + safety_margin)
-    return replace(
-        stage,
-        device_bytes_lower=min(stage.device_bytes, round(least + max(0, outside - spread))),
-        device_bytes_upper=max(stage.device_bytes, round(upper)),
+    """Add the interval."""
+    uncertainties = (
+        *interval.counted(stage, case.job),
+        interval.routed(stage, low, high),
+        interval.reserved(stage, 1 + slack.lower, 1 + slack.upper),
+        interval.outside(stage, case.outside.uncertainty_bytes),
     )
+    return interval.with_interval(stage, uncertainties, safety_margin=safety_margin)

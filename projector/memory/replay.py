@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from math import ceil
 
 from projector.job import Schedule
-from projector.memory.footprint import Footprint, summed
+from projector.memory.footprint import Footprint, added_up
+from projector.memory.segments import Segment, segmented
 from projector.parallelism import Layout
-from projector.schedule import Kind, order
+from projector.schedule import ADAPTIVE, ALL_AT_ONCE, WHOLE, Kind, Passes
 
 CYCLES = 3
 """Micro batches replayed, in groups of as many as interleaving takes at a time: warm-up, one steady cycle, and one that
@@ -26,6 +27,8 @@ class Peak:
     """The rest."""
     in_flight: int
     """Passes through a chunk whose activations are alive, the running one included."""
+    passes: tuple[int, ...]
+    """The same by chunk."""
     direction: str
     """forward or backward."""
     operation: str
@@ -34,8 +37,10 @@ class Peak:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Moment:
-    """A distinct situation of a rank: an event is about to run, with these passes alive, per chunk."""
+    """A situation of a rank: a pass is about to run, with these passes alive, per chunk."""
 
+    size_bytes: int
+    """Activations and transients."""
     forward: bool
     chunk: int
     alive: tuple[int, ...]
@@ -44,68 +49,83 @@ class _Moment:
     """Passes of which only the weight gradient is missing."""
 
 
-@lru_cache(maxsize=256)
-def _moments(
-    schedule: Schedule, pipeline: int, chunks: int, micro_batches: int, group: int
-) -> tuple[tuple[_Moment, ...], ...]:
-    """Distinct situations per rank; steady repetition of a schedule adds none."""
-    events = order(schedule, pipeline, chunks, micro_batches, group)
-    ranks = []
-    for rank in events.ranks:
-        alive, delayed = [0] * chunks, [0] * chunks
-        seen: dict[_Moment, None] = {}
-        for kind, chunk, _ in rank:
-            if kind is Kind.W:
-                delayed[chunk] -= 1
-                continue
-            forward = kind is Kind.F
-            seen[_Moment(forward=forward, chunk=chunk, alive=tuple(alive), delayed=tuple(delayed))] = None
-            alive[chunk] += 1 if forward else -1
-            delayed[chunk] += events.splits_backward and not forward
-        ranks.append(tuple(seen))
-    return tuple(ranks)
+def replayed_micro_batches(schedule: Schedule, group: int, micro_batches: int, passes: Passes | None = None) -> int:
+    """Micro batches that show every situation of a longer iteration.
+
+    The smaller the share that waits for weight gradients, the later it fills what a schedule that is planned by memory
+    may keep.
+    """
+    if schedule in ALL_AT_ONCE:
+        return micro_batches
+    slower = 1 if passes is None else max(1, WHOLE / passes.waiting)
+    return min(micro_batches, ceil(CYCLES * group * slower))
 
 
-def replayed_micro_batches(group: int, micro_batches: int) -> int:
-    """Micro batches that show every situation of a longer iteration."""
-    return min(micro_batches, CYCLES * group)
+def planned_passes(schedule: Schedule, chunks: Sequence[Footprint], layout: Layout) -> Passes | None:
+    """What a schedule that is planned by memory knows of a stage; None for others."""
+    if schedule not in ADAPTIVE:
+        return None
+    saved, waiting = sum(each.saved for each in chunks), sum(each.waiting_bytes for each in chunks)
+    share = max(1, round(WHOLE * waiting / saved)) if saved else WHOLE
+    return Passes(waiting=share, limit=layout.pending_micro_batches)
 
 
 def peak(chunks: Sequence[Footprint], *, schedule: Schedule, layout: Layout, rank: int, forward_extra: int = 0) -> Peak:
     """The peak of `rank` with these chunks; `forward_extra` bytes live during every forward pass."""
-    count = replayed_micro_batches(layout.micro_batch_group, layout.run_micro_batches)
-    moments = _moments(schedule, layout.pipeline, len(chunks), count, layout.micro_batch_group)[rank]
-    best, at = -1, moments[0]
-    for moment in moments:
-        size = _size(moment, chunks, forward_extra)
-        if size > best:
-            best, at = size, moment
+    planned = planned_passes(schedule, chunks, layout)
+    count = replayed_micro_batches(schedule, layout.micro_batch_group, layout.run_micro_batches, planned)
+    passes = segmented(schedule, layout.pipeline, len(chunks), count, layout.micro_batch_group, passes=planned)
+    at = _highest(passes.ranks[rank], chunks, forward_extra, splits_backward=passes.splits_backward)
     running = chunks[at.chunk].forward if at.forward else chunks[at.chunk].backward
     others = [count - (not at.forward and index == at.chunk) for index, count in enumerate(at.alive)]
-    waiting = [
-        {name: count * size for name, size in kept.items()}
-        for count, kept in (
-            *zip(others, (footprint.kept for footprint in chunks), strict=True),
-            *zip(at.delayed, (footprint.kept_for_weights for footprint in chunks), strict=True),
-        )
-    ]
-    kept = {name: size for name, size in summed((*waiting, running.kept)).items() if size}
+    waiting = [(count, footprint.kept) for count, footprint in zip(others, chunks, strict=True)]
+    if any(at.delayed):
+        waiting += [(count, footprint.kept_for_weights) for count, footprint in zip(at.delayed, chunks, strict=True)]
+    kept = {name: size for name, size in added_up((*waiting, *running.shares)).items() if size}
     return Peak(
-        size_bytes=best,
+        size_bytes=at.size_bytes,
         kept=kept,
-        transient_bytes=best - sum(kept.values()),
+        transient_bytes=at.size_bytes - sum(kept.values()),
         in_flight=sum(others) + sum(at.delayed) + 1,
+        passes=tuple(
+            whole + late + (index == at.chunk)
+            for index, (whole, late) in enumerate(zip(others, at.delayed, strict=True))
+        ),
         direction="forward" if at.forward else "backward",
         operation=running.operation,
     )
 
 
-def _size(moment: _Moment, chunks: Sequence[Footprint], forward_extra: int) -> int:
-    running = chunks[moment.chunk]
-    alive = sum(count * footprint.saved for count, footprint in zip(moment.alive, chunks, strict=True))
-    if any(moment.delayed):
-        waiting = (sum(footprint.kept_for_weights.values()) for footprint in chunks)
-        alive += sum(count * size for count, size in zip(moment.delayed, waiting, strict=True))
-    if moment.forward:
-        return alive + running.forward.size_bytes + forward_extra
-    return alive - running.saved + running.backward.size_bytes
+def _highest(
+    segments: Sequence[Segment], chunks: Sequence[Footprint], forward_extra: int, *, splits_backward: bool
+) -> _Moment:
+    """The first moment at which a rank that runs these segments holds most."""
+    saved = [each.saved for each in chunks]
+    waits = [each.waiting_bytes if splits_backward else 0 for each in chunks]
+    forward = [each.forward.size_bytes + forward_extra for each in chunks]
+    # At the end of a split backward pass all of what waits is there.
+    backward = [
+        max(each.backward.size_bytes, waiting) - each.saved for each, waiting in zip(chunks, waits, strict=True)
+    ]
+    alive, delayed = [0] * len(chunks), [0] * len(chunks)
+    size, highest = 0, -1
+    found: tuple[bool, int, tuple[int, ...], tuple[int, ...]] = (True, 0, (), ())
+    for segment in segments:
+        for times, looks in segment.turns:
+            for kind, chunk in segment.pattern:
+                if looks and kind is not Kind.W:
+                    rises = kind is Kind.F
+                    during = size + (forward if rises else backward)[chunk]
+                    if during > highest:
+                        highest, found = during, (rises, chunk, tuple(alive), tuple(delayed))
+                if kind is Kind.F:
+                    alive[chunk] += times
+                    size += times * saved[chunk]
+                elif kind is Kind.B:
+                    alive[chunk] -= times
+                    delayed[chunk] += times * splits_backward
+                    size += times * (waits[chunk] - saved[chunk])
+                else:
+                    delayed[chunk] -= times
+                    size -= times * waits[chunk]
+    return _Moment(size_bytes=highest, forward=found[0], chunk=found[1], alive=found[2], delayed=found[3])

@@ -1,23 +1,33 @@
 """The operations of every pipeline stage, by model chunk: what is described once and read by all of memory."""
 
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 
-from projector.job import RecomputeGranularity, TrainingJob
+from projector.job import DecoderLayer, Dialect, MixtureOfExperts, Recompute, RecomputeGranularity, TrainingJob
+from projector.job.architecture import runs_of
 from projector.layers import (
-    embedding_operations,
     kept_outputs,
-    output_operations,
+    offloaded_names,
     recomputed_layers,
     recomputed_modules,
     uniform_group,
+    with_offload,
 )
 from projector.layers.decoder import shaped_layer, shaped_prediction
+from projector.layers.ends import shaped_embedding, shaped_output
 from projector.layers.shapes import Shapes, shapes_of
 from projector.memory.footprint import Footprint, joined, layer_footprint, recomputed, summed
-from projector.operations import Operation, Weight
+from projector.memory.identity import Operations, remembered
+from projector.operations import Weight
 from projector.parallelism import Chunk, Layout, Stage
 
-Operations = tuple[Operation, ...]
+RECOMPUTED = "recomputed layers"
+"""Component of what is kept of layers that run again."""
+Run = tuple[int, Operations]
+"""A part and how many equal ones follow one another."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,61 +38,104 @@ class ChunkOperations:
     """Which chunk."""
     embedding: Operations
     """Token table; empty where the chunk has none."""
-    layers: tuple[Operations, ...]
+    layer_runs: tuple[Run, ...]
     """Decoder layers."""
     predictions: tuple[Operations, ...]
     """Multi-token-prediction layers, each with its pass through the output layer."""
     output: Operations
     """Final norm, output layer, loss; empty where the chunk has none."""
+    runs: tuple[Run, ...] = field(init=False, repr=False, compare=False)
+    """All parts in order."""
+
+    def __post_init__(self) -> None:
+        """Put the parts in order."""
+        before = ((1, self.embedding),) if self.embedding else ()
+        behind = [(1, part) for part in (*self.predictions, self.output) if part]
+        object.__setattr__(self, "runs", (*before, *self.layer_runs, *behind))
+
+    @property
+    def layers(self) -> tuple[Operations, ...]:
+        """Decoder layers, one by one."""
+        return tuple(part for count, part in self.layer_runs for _ in range(count))
 
     @property
     def parts(self) -> tuple[Operations, ...]:
-        """All parts in order."""
-        return tuple(part for part in (self.embedding, *self.layers, *self.predictions, self.output) if part)
+        """All parts, one by one."""
+        return tuple(part for count, part in self.runs for _ in range(count))
+
+    @property
+    def content(self) -> tuple[tuple[int, int], ...]:
+        """Equal for chunks of the same parts in the same order, as long as both live."""
+        return tuple([(count, id(part)) for count, part in self.runs])
+
+
+def distinct_parts(stage: Iterable[ChunkOperations]) -> list[Run]:
+    """Parts of a stage, each with the number of times that it is there."""
+    found: dict[int, Run] = {}
+    for chunk in stage:
+        for count, part in chunk.runs:
+            before = found.get(id(part))
+            found[id(part)] = (count if before is None else before[0] + count, part)
+    return list(found.values())
+
+
+def _cut(runs: Sequence[tuple[int, Operations]], layer_ids: Sequence[int]) -> tuple[Run, ...]:
+    """The layers of a chunk, which follow one another; `runs` are all layers, each with the first behind its run."""
+    if not layer_ids:
+        return ()
+    at, behind = layer_ids[0], layer_ids[-1] + 1
+    cut = []
+    for end, part in runs[bisect_right(runs, at, key=itemgetter(0)) :]:
+        cut.append((min(end, behind) - at, part))
+        at = end
+        if at >= behind:
+            break
+    return tuple(cut)
 
 
 def described_stages(
     job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0
 ) -> tuple[tuple[ChunkOperations, ...], ...]:
-    """Describe every chunk of every stage."""
-    shapes = shapes_of(job, layout, routing_factor=routing_factor)
+    """Describe every chunk of every stage; equal parts are one object, and so are those that no routing changes."""
+    balanced = shapes_of(job, layout)
+    routed = shapes_of(job, layout, routing_factor=routing_factor)
+    runs = runs_of(job.model.layers)
+    distinct = {id(layer): layer for _, layer in runs}
+    known = {key: shaped_layer(layer, routed if _routes(layer) else balanced) for key, layer in distinct.items()}
+    layers = [(end, known[id(layer)]) for end, layer in runs]
     return tuple(
-        tuple(_chunk_operations(job, layout, chunk, stage, shapes) for chunk in stage.chunks) for stage in layout.stages
+        tuple(
+            ChunkOperations(
+                chunk=chunk,
+                embedding=_embedding(job, chunk, stage, balanced),
+                layer_runs=_cut(layers, chunk.layer_ids),
+                predictions=_predictions(job, chunk, stage, routed if _routes(job.model.layers[-1]) else balanced),
+                output=shaped_output(balanced, tied_elsewhere=layout.tied_across_stages) if chunk.output else (),
+            )
+            for chunk in stage.chunks
+        )
+        for stage in layout.stages
     )
 
 
-def _chunk_operations(job: TrainingJob, layout: Layout, chunk: Chunk, stage: Stage, shapes: Shapes) -> ChunkOperations:
-    return ChunkOperations(
-        chunk=chunk,
-        embedding=embedding_operations(job, layout) if chunk.embedding else _lookup_copy(job, layout, chunk, stage),
-        layers=tuple(shaped_layer(job.model.layers[index], shapes) for index in chunk.layer_ids),
-        predictions=_predictions(job, chunk, stage, shapes),
-        output=output_operations(job, layout) if chunk.output else (),
-    )
+def _routes(layer: DecoderLayer) -> bool:
+    return isinstance(layer.feed_forward, MixtureOfExperts)
 
 
 def _holds_output(stage: Stage) -> bool:
     return any(chunk.output for chunk in stage.chunks)
 
 
-def _lookup_copy(job: TrainingJob, layout: Layout, chunk: Chunk, stage: Stage) -> Operations:
-    """A prediction layer looks up the next token: a rank without the token table holds a copy for it.
+def _embedding(job: TrainingJob, chunk: Chunk, stage: Stage, shapes: Shapes) -> Operations:
+    """The token table. A prediction layer looks up the next token: a rank without the table holds a copy for it.
 
     Megatron-LM gpt_model.py builds the embedding where `pre_process or mtp_process`. With tied embeddings the output
     layer's table serves.
     """
+    if chunk.embedding:
+        return shaped_embedding(shapes)
     served = any(each.embedding for each in stage.chunks) or (job.model.tied_embeddings and _holds_output(stage))
-    if not chunk.mtp_layers or served:
-        return ()
-    return tuple(
-        replace(operation, weights=tuple(_copied(weight) for weight in operation.weights))
-        for operation in embedding_operations(job, layout)
-    )
-
-
-def _copied(weight: Weight) -> Weight:
-    """A tensor that the model already counts elsewhere, held here too."""
-    return replace(weight, full_copies=0, padding_elements=0, shared=False)
+    return _copy_of(shaped_embedding(shapes)) if chunk.mtp_layers and not served else ()
 
 
 def _predictions(job: TrainingJob, chunk: Chunk, stage: Stage, shapes: Shapes) -> tuple[Operations, ...]:
@@ -90,15 +143,49 @@ def _predictions(job: TrainingJob, chunk: Chunk, stage: Stage, shapes: Shapes) -
     if not chunk.mtp_layers:
         return ()
     each = shaped_prediction(job.model.layers[-1], shapes)
-    if _holds_output(stage) or job.model.tied_embeddings:
-        return (each,) * chunk.mtp_layers
-    first = tuple(
+    served = _holds_output(stage) or job.model.tied_embeddings
+    return (each if served else _copy_of(each, "output_layer"), *(each,) * (chunk.mtp_layers - 1))
+
+
+@remembered
+def _copy_of(operations: Operations, only: str | None = None) -> Operations:
+    """Operations of which all, or the `only` one, hold copies of tensors that the model already counts elsewhere."""
+    return tuple(
         replace(operation, weights=tuple(_copied(weight) for weight in operation.weights))
-        if operation.name == "output_layer"
+        if only in (None, operation.name)
         else operation
-        for operation in each
+        for operation in operations
     )
-    return (first, *(each,) * (chunk.mtp_layers - 1))
+
+
+def _copied(weight: Weight) -> Weight:
+    return replace(weight, full_copies=0, padding_elements=0, shared=False)
+
+
+_offloaded = remembered(with_offload)
+
+
+def recomputation_groups(described: ChunkOperations, recompute: Recompute) -> Iterator[tuple[list[Operations], bool]]:
+    """Layers of a chunk in order: those that run again together, with one kept input, and those that do not."""
+    again = recomputed_layers(recompute, described.chunk.layer_ids)
+    repeated = [index in again for index in described.chunk.layer_ids]
+    return _groups(described.layers, repeated, uniform_group(recompute))
+
+
+def _groups(
+    layers: Sequence[Operations], repeated: Sequence[bool], size: int
+) -> Iterator[tuple[list[Operations], bool]]:
+    group: list[Operations] = []
+    for operations, again in zip(layers, repeated, strict=True):
+        if group and (not again or len(group) == size):
+            yield group, True
+            group = []
+        if again:
+            group.append(operations)
+        else:
+            yield [operations], False
+    if group:
+        yield group, True
 
 
 class Footprints:
@@ -109,46 +196,73 @@ class Footprints:
         self._recompute = job.recompute
         self._compiled = job.software.compiled_layers
         self._modules = recomputed_modules(job.recompute)
+        self._keeps_graph = job.software.dialect is Dialect.TORCHTITAN
+        self._offload = job.offload
         self._group = uniform_group(job.recompute)
         self._input_bytes = shapes.residual_bytes
-        self._known: dict[int, tuple[Operations, Footprint]] = {}
+        self._chunks: dict[tuple[object, ...], tuple[ChunkOperations, Footprint]] = {}
+        self._groups: dict[tuple[int, ...], Footprint] = {}
+        self._checkpointed: dict[int, Footprint] = {}
 
     def chunk(self, described: ChunkOperations) -> Footprint:
         """What one micro batch keeps in the chunk under the job's recomputation, and the peaks of its passes."""
-        if self._recompute.granularity is RecomputeGranularity.OPERATIONS:
-            ends = [self._part(operations) for operations in (*described.predictions, described.output)]
-            layers = [self._by_operation(operations) for operations in described.layers]
-            return joined([self._part(described.embedding), *layers, *ends])
         again = recomputed_layers(self._recompute, described.chunk.layer_ids)
-        parts = [self._part(described.embedding)]
-        group: list[Footprint] = []
-        for index, operations in zip(described.chunk.layer_ids, described.layers, strict=True):
-            if index not in again:
-                parts += [*self._closed(group), self._part(operations)]
-                group = []
-                continue
-            group.append(self._part(operations))
-            if len(group) == self._group:
-                parts += self._closed(group)
-                group = []
-        parts += self._closed(group)
-        parts += [self._part(operations) for operations in (*described.predictions, described.output)]
-        return joined(parts)
-
-    def _part(self, operations: Operations) -> Footprint:
-        known = self._known.get(id(operations))
+        repeated = tuple(index in again for index in described.chunk.layer_ids) if again else ()
+        key = described.content, repeated
+        known = self._chunks.get(key)
         if known is None:
-            known = operations, layer_footprint(operations, self._modules)
-            self._known[id(operations)] = known
+            known = self._chunks[key] = described, self._footprint(described, repeated)
         return known[1]
+
+    def _footprint(self, described: ChunkOperations, repeated: tuple[bool, ...]) -> Footprint:
+        before = [(1, self.part(described.embedding))]
+        behind = [(1, self.part(operations)) for operations in (*described.predictions, described.output)]
+        return joined([*before, *self._layers(described, repeated), *behind])
+
+    def _layers(self, described: ChunkOperations, repeated: tuple[bool, ...]) -> list[tuple[int, Footprint]]:
+        """Footprints of the layers, each with how many equal ones follow one another."""
+        if self._recompute.granularity is RecomputeGranularity.OPERATIONS:
+            return [(count, self._by_operation(operations)) for count, operations in described.layer_runs]
+        if not repeated:
+            return [(count, self.part(operations)) for count, operations in described.layer_runs]
+        if all(repeated) and self._group == 1:
+            return [(count, self._again([self.part(operations)])) for count, operations in described.layer_runs]
+        parts: list[Footprint] = []
+        for layers, again in _groups(described.layers, repeated, self._group):
+            group = [self.part(operations) for operations in layers]
+            parts += [self._again(group)] if again else group
+        return [(len(run), run[0]) for run in (list(equal) for _, equal in groupby(parts, key=id))]
+
+    def part(self, operations: Operations) -> Footprint:
+        """What one micro batch keeps in a part that does not run again as a whole."""
+        if not self._offload.modules:
+            return layer_footprint(operations, self._modules, keeps_graph=self._keeps_graph)
+        marked = _offloaded(operations, self._offload, self._modules)
+        modules = self._modules | offloaded_names(self._offload)
+        return layer_footprint(marked, modules, keeps_graph=self._keeps_graph)
+
+    def layer(self, operations: Operations, *, again: bool) -> Mapping[str, int]:
+        """What one micro batch keeps of a layer, by component; `again` where full recomputation covers it."""
+        if self._recompute.granularity is RecomputeGranularity.OPERATIONS:
+            return self._by_operation(operations).kept
+        return {RECOMPUTED: self._input_bytes // self._group} if again else self.part(operations).kept
 
     def _by_operation(self, operations: Operations) -> Footprint:
         """A layer of which only the outputs of costly operations are kept."""
-        outputs = kept_outputs(operations, products=self._recompute.keeps_products, compiled=self._compiled)
-        pairs = zip(operations, outputs, strict=True)
-        kept = summed({operation.component: sum(sizes)} for operation, sizes in pairs if any(sizes))
-        return recomputed(self._part(operations), self._input_bytes, "recomputed layers", kept)
+        whole = self.part(operations)
+        known = self._checkpointed.get(id(whole))
+        if known is None:
+            outputs = kept_outputs(operations, products=self._recompute.keeps_products, compiled=self._compiled)
+            pairs = zip(operations, outputs, strict=True)
+            kept = summed({operation.component: sum(sizes)} for operation, sizes in pairs if any(sizes))
+            known = recomputed(whole, self._input_bytes, RECOMPUTED, kept, keeps_graph=self._keeps_graph)
+            self._checkpointed[id(whole)] = known
+        return known
 
-    def _closed(self, group: list[Footprint]) -> list[Footprint]:
-        """The layers of a recomputation group as one footprint; nothing for an empty group."""
-        return [recomputed(joined(group), self._input_bytes, "recomputed layers")] if group else []
+    def _again(self, group: Sequence[Footprint]) -> Footprint:
+        """The layers of a recomputation group as one footprint."""
+        key = tuple(map(id, group))
+        if key not in self._groups:
+            whole = joined([(1, part) for part in group])
+            self._groups[key] = recomputed(whole, self._input_bytes, RECOMPUTED, keeps_graph=self._keeps_graph)
+        return self._groups[key]

@@ -1,9 +1,8 @@
 """What the engine does not model of a job, and what nobody knows of its device, as entries of the answer."""
 
-from projector.catalog import Device
+from projector.catalog import Calibration, Device
 from projector.job import Dialect, TrainingJob
 from projector.layers import unmodelled_blocks
-from projector.memory.outside import communicators
 from projector.parallelism import Layout
 from projector.provenance import Unmodelled
 
@@ -29,22 +28,18 @@ def unmodelled_layers(job: TrainingJob) -> tuple[Unmodelled, ...]:
     )
 
 
-def unknown_figures(job: TrainingJob, layout: Layout, device: Device) -> tuple[Unmodelled, ...]:
+def unknown_figures(
+    job: TrainingJob, layout: Layout, device: Device, calibration: Calibration | None = None
+) -> tuple[Unmodelled, ...]:
     """Figures of the device that the job's memory needs and that nobody has published or measured.
 
     They count as 0, or as memory on the label, so that memory is a lower bound: each entry decides.
     """
-    needed = {
-        "runtime context": device.context_bytes,
-        "BLAS workspace": device.blas_workspace_bytes,
-        "spread outside torch's allocator": device.outside_allocator_uncertainty_bytes,
-    }
+    needed = {"BLAS workspace": device.blas_workspace_bytes}
+    if calibration is None or calibration.outside_allocator is None:
+        needed |= _outside_figures(job, layout, device)
     if job.software.dialect in (Dialect.MEGATRON_TE, Dialect.PRIMUS_TURBO):
         needed["Transformer Engine workspace"] = device.framework_workspace_bytes
-    if communicators(job, layout):
-        needed["communicator size"] = device.communicator_bytes
-    if job.software.eager_communicators:
-        needed["eagerly created communicators"] = device.eager_communicator_bytes
     missing = ", ".join(name for name, value in needed.items() if value is None)
     entries = []
     if device.memory_capacity_bytes is None:
@@ -56,3 +51,16 @@ def unknown_figures(job: TrainingJob, layout: Layout, device: Device) -> tuple[U
         Unmodelled(what=f"{what} of {device.name}", where="catalog of devices", effect=effect, decides=True)
         for what, effect in entries
     )
+
+
+def _outside_figures(job: TrainingJob, layout: Layout, device: Device) -> dict[str, int | None]:
+    """Figures of what lies outside torch's allocator, which one measurement replaces."""
+    needed = {
+        "runtime context": device.context_bytes,
+        "spread outside torch's allocator": device.outside_allocator_uncertainty_bytes,
+    }
+    if layout.world > 1:
+        needed["communicator size"] = device.communicator_bytes
+    if job.software.eager_communicators:
+        needed["eagerly created communicators"] = device.eager_communicator_bytes
+    return needed

@@ -30,14 +30,28 @@ def verdict_of(stages: Sequence[StageMemory], device: Device, *, understood: boo
     return Verdict.FITS
 
 
-def confidence_of(job: TrainingJob, device: Device, *, understood: bool, complete: bool) -> Confidence:
-    """High for deterministic dense bf16 jobs on measured hardware, low where something is not understood or known."""
-    if not understood or not complete:
-        return Confidence.LOW
-    special = (
-        job.precision.low_precision is not None
-        or job.software.dialect is Dialect.TORCHTITAN
-        or job.recompute.granularity is RecomputeGranularity.SELECTIVE
-        or job.adapters is not None
-    )
-    return Confidence.MEDIUM if job.model.expert_blocks or special or device.vendor != "NVIDIA" else Confidence.HIGH
+def confidence_of(
+    job: TrainingJob, device: Device, *, understood: bool, complete: bool
+) -> tuple[Confidence, tuple[str, ...]]:
+    """How far the figures can be trusted, and why.
+
+    High for deterministic dense 16-bit jobs on measured hardware, low where something is not understood or known.
+    """
+    gaps = {
+        "something that decides was not understood": understood,
+        f"nobody has published a figure of {device.name} that is needed": complete,
+    }
+    if missing := tuple(why for why, given in gaps.items() if not given):
+        return Confidence.LOW, missing
+    doubts = {
+        "routing to experts, or the buffers of their dispatch, differ from run to run": bool(job.model.expert_blocks),
+        "copies of low-precision values depend on the framework's version": job.precision.low_precision is not None,
+        "FSDP2's memory depends on the timing of its streams": job.software.dialect is Dialect.TORCHTITAN,
+        "what selective recomputation keeps depends on the framework's version": job.recompute.granularity
+        is RecomputeGranularity.SELECTIVE,
+        "few runs with adapters are published": job.adapters is not None,
+        f"few runs on GPUs of {device.vendor} are published": device.vendor != "NVIDIA",
+    }
+    if reasons := tuple(why for why, doubtful in doubts.items() if doubtful):
+        return Confidence.MEDIUM, reasons
+    return Confidence.HIGH, ("a dense 16-bit job without special modes, as those that were measured most often",)

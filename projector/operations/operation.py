@@ -110,6 +110,9 @@ class Operation:
     """What stays until this operation's backward."""
     scratch_forward_bytes: int = 0
     """Bytes alive only while the forward pass of this operation runs, its output included."""
+    scratch_tensors: tuple[int, ...] = ()
+    """Bytes of tensors of its forward pass, one by one, that nobody keeps and that live on until its half of the layer
+    ends; they take part in the replay of the allocator."""
     scratch_backward_bytes: int = 0
     """Bytes alive only while its backward pass runs, incoming and outgoing gradients included."""
     weight_scratch_bytes: int = 0

@@ -6,6 +6,7 @@ tensor-parallel neighbours first, pipeline stages last. Expert groups have their
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 from projector.job import Sharding
 from projector.operations import Group
@@ -41,7 +42,7 @@ class Stage:
     @property
     def layer_ids(self) -> tuple[int, ...]:
         """Decoder layers of all chunks, by chunk."""
-        return tuple(layer for chunk in self.chunks for layer in chunk.layer_ids)
+        return tuple(chain.from_iterable(chunk.layer_ids for chunk in self.chunks))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +73,8 @@ class Layout:
     """Model chunks per stage."""
     micro_batch_group: int
     """Consecutive micro batches that a model chunk takes before the next one's turn."""
+    pending_micro_batches: int
+    """Micro batches whose activations an automatic zero-bubble schedule may keep on a rank."""
     expert: int
     """Expert-parallel degree."""
     expert_tensor: int

@@ -16,7 +16,7 @@ from projector.job import (
 )
 from projector.parallelism import batch
 from projector.parallelism.layout import Layout, Stage
-from projector.parallelism.stages import V_SHAPED, place
+from projector.parallelism.stages import PENDING_PER_STAGE, V_SHAPED, place
 
 
 def resolve(job: TrainingJob, target: Target) -> Layout:
@@ -150,6 +150,7 @@ def _assemble(job: TrainingJob, target: Target, stages: tuple[Stage, ...]) -> La
         pipeline=degrees.pipeline,
         virtual_pipeline=len(stages[0].chunks),
         micro_batch_group=degrees.micro_batch_group or degrees.pipeline,
+        pending_micro_batches=degrees.pending_micro_batches or PENDING_PER_STAGE * degrees.pipeline,
         expert=degrees.expert,
         expert_tensor=expert_tensor,
         context=degrees.context,

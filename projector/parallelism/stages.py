@@ -14,6 +14,10 @@ V_SHAPED = frozenset({Schedule.ZBV_FORMATTED, Schedule.ZBV_GREEDY_HALF, Schedule
 V_CHUNKS = 2
 """Model chunks per rank of a V-shaped schedule."""
 
+PENDING_PER_STAGE = 2
+"""Micro batches per stage that an automatic zero-bubble schedule may keep where nothing is stated: ZB-2p of arXiv
+2401.10241, table 4, which needs no bubble."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Content:

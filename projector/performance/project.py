@@ -8,7 +8,7 @@ from projector.catalog import Device, HardwareOverrides
 from projector.costs import CostModel
 from projector.costs.figures import TERA, peak_rate
 from projector.errors import InputError
-from projector.job import Schedule, Target, TrainingJob
+from projector.job import Dialect, Schedule, Target, TrainingJob
 from projector.layers import recomputed_layers, shapes_of
 from projector.operations import CollectiveKind, Group
 from projector.parallelism import Layout, resolve
@@ -27,14 +27,19 @@ from projector.projection import (
     WaterfallStep,
 )
 from projector.schedule import (
+    ALL_AT_ONCE,
     AVAILABLE,
+    OF_MEGATRON,
+    OF_PYTORCH,
     Order,
+    Passes,
     PipelineTime,
     framework_schedule,
     in_flight,
     named_schedule,
     order,
     pipeline_time,
+    planned_schedule,
 )
 
 BUBBLE = "pipeline bubble"
@@ -76,6 +81,7 @@ class _Pipeline:
             [[chunk.durations for chunk in rank] for rank in self.chunks],
             [seconds * exposure for seconds in self.transfers],
             group=layout.micro_batch_group,
+            pending=layout.pending_micro_batches,
             blocking=True,
         )
         return run.repeated(layout.pipeline_runs)
@@ -98,9 +104,9 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
     allows) or a `Schedule` by name. `overrides` replace the catalog's links. `peak_allocated_bytes` tells the peak of a
     compared schedule; without it 0 stands there.
 
-    Raises `NotAvailable` for schedules, GEMM backends and formats that are not offered or figures that nobody knows.
+    Raises `NotAvailable` for GEMM backends and formats that are not offered or figures that nobody knows.
     """
-    chosen = _chosen(job, schedule)
+    chosen = planned_schedule(_chosen(job, schedule), layout.pipeline, layout.run_micro_batches)
     layout = _placed(job, target, layout, chosen)
     settled_device = device
     for _ in range(_CLOCK_PASSES if device.idle_power_share is not None else 1):
@@ -224,8 +230,9 @@ def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> t
 def _short_order(schedule: Schedule, layout: Layout) -> Order:
     """The order of as many micro batches as show what is in flight; raises what `order` raises for all of them."""
     group, run = layout.micro_batch_group, layout.run_micro_batches
-    count = min(run, _STEADY_GROUPS * group + run % group)
-    return order(schedule, layout.pipeline, layout.virtual_pipeline, count, group)
+    count = run if schedule in ALL_AT_ONCE else min(run, _STEADY_GROUPS * group + run % group)
+    passes = Passes(limit=layout.pending_micro_batches)
+    return order(schedule, layout.pipeline, layout.virtual_pipeline, count, group, passes=passes)
 
 
 def _schedule_result(schedule: Schedule, time: PipelineTime, layout: Layout) -> ScheduleResult:
@@ -244,6 +251,17 @@ def _schedule_result(schedule: Schedule, time: PipelineTime, layout: Layout) -> 
     )
 
 
+def _offered(job: TrainingJob, layout: Layout) -> list[Schedule]:
+    """Schedules of the job's framework, and the one it states; none twice under another name."""
+    framework = OF_PYTORCH if job.software.dialect is Dialect.TORCHTITAN else OF_MEGATRON
+    known = framework | {framework_schedule(layout.virtual_pipeline, job.schedule)}
+    return [
+        schedule
+        for schedule in AVAILABLE
+        if schedule in known and planned_schedule(schedule, layout.pipeline, layout.run_micro_batches) is schedule
+    ]
+
+
 def _compared(
     job: TrainingJob,
     target: Target,
@@ -251,9 +269,9 @@ def _compared(
     costs: CostModel,
     peak_allocated_bytes: Callable[[Schedule], int] | None,
 ) -> list[ComparedSchedule]:
-    """Every schedule that the layout allows, fastest first."""
+    """Every schedule that the framework has and the layout allows, fastest first."""
     found = []
-    for schedule in AVAILABLE:
+    for schedule in _offered(job, layout):
         try:
             _short_order(schedule, layout)
             placed = _placed(job, target, layout, schedule)

@@ -1,7 +1,7 @@
 """The terminal report: verdict first, then why, in 80 columns of plain text."""
 
 from projector.projection import Projection
-from projector.report.sections import memory, parameters, performance, provenance, summary
+from projector.report.sections import activations, memory, parameters, performance, provenance, summary
 
 
 def report(projection: Projection) -> str:
@@ -11,7 +11,10 @@ def report(projection: Projection) -> str:
         sections.append(memory.section(projection.memory))
     if projection.performance is not None:
         sections.append(performance.section(projection.performance))
-    sections.append(parameters.section(projection.parameters))
+    if projection.memory is not None and projection.memory.activations:
+        sections.append(activations.section(projection.memory))
+    shown = () if projection.memory is None else memory.chosen(projection.memory)
+    sections.append(parameters.section(projection.parameters, shown))
     sections.extend(provenance.sections(projection))
     return printable("\n\n".join(sections) + "\n")
 

@@ -6,17 +6,34 @@ longest path through that partial order (`longest_path`), its memory the most ac
 `projector.memory` bytes.
 """
 
+from projector.schedule.events import WHOLE, Event, Kind, Order, Passes
 from projector.schedule.in_flight import InFlight, in_flight
-from projector.schedule.order import AVAILABLE, Event, Kind, Order, framework_schedule, named_schedule, order
+from projector.schedule.order import (
+    ADAPTIVE,
+    ALL_AT_ONCE,
+    AVAILABLE,
+    OF_MEGATRON,
+    OF_PYTORCH,
+    framework_schedule,
+    named_schedule,
+    order,
+    planned_schedule,
+)
 from projector.schedule.timeline import ChunkDurations, PipelineTime, Timeline, longest_path, pipeline_time
 
 __all__ = [
+    "ADAPTIVE",
+    "ALL_AT_ONCE",
     "AVAILABLE",
+    "OF_MEGATRON",
+    "OF_PYTORCH",
+    "WHOLE",
     "ChunkDurations",
     "Event",
     "InFlight",
     "Kind",
     "Order",
+    "Passes",
     "PipelineTime",
     "Timeline",
     "framework_schedule",
@@ -25,4 +42,5 @@ __all__ = [
     "named_schedule",
     "order",
     "pipeline_time",
+    "planned_schedule",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from projector.schedule.order import Kind, Order
+from projector.schedule.events import Kind, Order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

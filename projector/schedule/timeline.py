@@ -4,13 +4,18 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median_low
 from typing import TypeAlias
 
 from projector.job import Schedule
-from projector.schedule.order import Kind, Order, order
+from projector.parallelism.stages import PENDING_PER_STAGE
+from projector.schedule.events import Kind, Order, Passes
+from projector.schedule.order import ADAPTIVE, order
 
 _MAX_EVENTS = 4096
 """Events above which `pipeline_time` computes two shorter runs and continues their slope."""
+LENGTH_UNITS = 9
+"""Parts of a micro batch's time on a stage to which the planned lengths of its passes are rounded."""
 _STEADY_FILLINGS = 3
 _STEADY_GROUPS = 2
 """Groups of micro batches after which a schedule repeats itself: with one chunk every micro batch,
@@ -99,17 +104,21 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
     transfer: Sequence[float],
     *,
     group: int | None = None,
+    pending: int | None = None,
     blocking: bool = False,
 ) -> PipelineTime:
     """Totals of the pipeline phase for any number of micro batches, with several chunks in groups of `group`.
+
+    A schedule that is planned by memory may keep `pending` micro batches on a rank, or `PENDING_PER_STAGE`.
 
     A schedule repeats itself once the pipeline is full, so long ones are continued from two shorter ones that differ by
     one period: a micro batch with one chunk, a group of them, `pipeline` if not said, with several.
     """
     pipeline = len(durations)
+    passes = planned_passes(durations, pending or PENDING_PER_STAGE * pipeline) if schedule in ADAPTIVE else None
 
     def path(count: int) -> Timeline:
-        events = order(schedule, pipeline, chunks, count, group)
+        events = order(schedule, pipeline, chunks, count, group, passes=passes)
         return longest_path(events, durations, transfer[:pipeline], blocking=blocking)
 
     size = group or pipeline
@@ -125,6 +134,20 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
     occupied = (after - before for before, after in zip(_occupied(short), _occupied(long), strict=True))
     pace = max(long.seconds - short.seconds, *occupied)
     return PipelineTime(seconds=short.seconds + pace * repeats, busy=busy, sending=sending)
+
+
+def planned_passes(durations: Durations, limit: int) -> Passes:
+    """Forward, backward and weight gradient of the middle stage in whole parts of `LENGTH_UNITS` together.
+
+    The zero-bubble fork of Megatron-LM plans with the median of the stages (zerobubble/runtime.py).
+    """
+    forward, back, weight = (
+        median_low(sum(getattr(chunk, name) for chunk in rank) for rank in durations)
+        for name in ("forward", "backward_input", "backward_weight")
+    )
+    unit = (forward + back + weight) / LENGTH_UNITS or 1.0
+    lengths = max(1, round(forward / unit)), max(1, round(back / unit)), max(1, round(weight / unit))
+    return Passes(lengths=lengths, limit=limit)
 
 
 def _occupied(line: Timeline) -> tuple[float, ...]:

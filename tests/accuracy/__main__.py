@@ -12,6 +12,7 @@ from projector.api import project_job
 from projector.job import Target, TrainingJob
 from projector.projection import MemoryProjection, PerformanceProjection
 from tests.accuracy.jobs import assumed
+from tests.accuracy.memory_predictors import with_memory_predictors
 from tests.accuracy.rows import Row, load
 from tests.accuracy.scoring import Figure, score
 from tests.accuracy.trivial import anchored, with_constant_speed
@@ -84,7 +85,10 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--rows: no file {options.rows}")
     rows = load(options.rows)
     figures, speeds = figures_and_speeds(rows)
-    figures = anchored(figures, rows) if options.anchor else with_constant_speed(figures, rows, speeds)
+    if options.anchor:
+        figures = anchored(figures, rows)
+    else:
+        figures = with_memory_predictors(with_constant_speed(figures, rows, speeds), rows)
     if options.json:
         json.dump([as_json(figure) for figure in figures], sys.stdout, indent=1)
         print()

@@ -20,6 +20,16 @@ from projector.job import (
 POSITIONS = {"learned": PositionKind.LEARNED, "alibi": PositionKind.NONE, "rope": PositionKind.ROTARY}
 
 
+DEEPSEEK_V4: Mapping[str, Any] = {
+    "query_lora_rank": 1024,
+    "shared_key_value": True,
+    "output_lora_rank": 1024,
+    "output_groups": 8,
+}
+"""Projections of DeepSeek-V4-Flash, whose rows print neither them nor its compressors, indexers and hyper-connections
+(AMD-AGI/Primus primus/configs/models/megatron/deepseek_v4_flash.yaml)."""
+
+
 class UnscorableError(Exception):
     """A row that lacks something the engine needs, or has something it does not model."""
 
@@ -50,14 +60,28 @@ def _mixer(facts: Mapping[str, Any], hidden: int) -> Mixer:
             value_dim=latent["v"],
         )
     bias = facts.get("linear_bias", facts.get("norm") == "layernorm" and facts.get("bias", True))
+    factors = DEEPSEEK_V4 if "compressed" in facts.get("note", "") else {}
     return Attention(
         heads=heads,
         key_value_heads=facts.get("kv_heads", heads),
         head_dim=facts.get("head_dim", hidden // heads if latent is None else 128),
-        query_key_norm=bool(facts.get("qk_norm", False)),
+        # DeepSeek's files state `qk_layernorm`, which norms whole heads where latent attention is off.
+        query_key_norm=bool(facts.get("qk_norm", latent is not None)),
         bias_qkv=bool(bias),
         bias_output=bool(bias),
+        **factors,
     )
+
+
+def _ffn(facts: Mapping[str, Any], *, gated: bool) -> int:
+    """The dense width. A gated dense model of 4 x hidden states none: Megatron-LM then takes two thirds of it.
+
+    Source: Megatron-LM megatron/training/arguments.py, `ffn_hidden_size`: 8/3 x hidden down to a multiple of 64.
+    """
+    stated: int = facts.get("ffn", 0)
+    if gated and "moe" not in facts and stated == 4 * facts["hidden"]:
+        return int(facts["hidden"]) * 8 // 3 // 64 * 64
+    return stated
 
 
 def _feed_forward(facts: Mapping[str, Any]) -> tuple[FeedForward, FeedForward]:
@@ -67,7 +91,7 @@ def _feed_forward(facts: Mapping[str, Any]) -> tuple[FeedForward, FeedForward]:
     if experts is None and facts.get("ffn") is None:
         raise UnscorableError("no feed-forward width stated")
     bias = facts.get("linear_bias", facts.get("norm") == "layernorm" and facts.get("bias", True))
-    dense = DenseMLP(ffn=facts.get("ffn", 0), gated=gated, bias=bool(bias))
+    dense = DenseMLP(ffn=_ffn(facts, gated=gated), gated=gated, bias=bool(bias))
     if experts is None:
         return dense, dense
     return dense, MixtureOfExperts(

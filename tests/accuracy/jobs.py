@@ -10,15 +10,14 @@ from math import lcm
 from typing import Any
 
 from projector import catalog
+from projector.config.optimizers import optimizers
 from projector.job import (
+    ActivationOffload,
     Batch,
     CrossEntropy,
     Dialect,
-    ExpertBackend,
-    ExpertDispatch,
     LowPrecision,
     Optimizer,
-    OptimizerKind,
     Parallelism,
     Precision,
     Recompute,
@@ -31,9 +30,20 @@ from projector.job import (
     TrainingJob,
 )
 from projector.parallelism.batch import groups_suit
-from tests.accuracy.architecture import UnscorableError, architecture, known
+from tests.accuracy.architecture import UnscorableError, architecture
+from tests.accuracy.experts import experts
 from tests.accuracy.finetuning import adapters, layout, overlaps_tensor_parallel
+from tests.accuracy.primus import is_precision_aware, primus
 from tests.accuracy.rows import Row
+
+CI_SOURCE = "megatron-ci-golden"
+"""Megatron-LM's own tests, of which a row that states no devices is a release test."""
+
+RELEASE_ROTARY_SHARE = 0.5
+"""`--rotary-percent` of its gpt3_15b_8t and mixtral_8x7b_alltoall release tests."""
+
+DEFERRED = 2
+"""`--wgrad-deferral-limit` of the defer_embedding_wgrad_compute test."""
 
 CI_WORLD = 8
 """Devices of a Megatron-LM functional test where the tree does not say (one DGX node)."""
@@ -61,7 +71,7 @@ EARLY_SOURCES = ("korthikanti-2022", "narayanan-2021-table1", "zero-bubble-2023"
 """Sources that run Megatron-LM's own layers, with explicit attention scores, before Transformer Engine."""
 
 SCHEDULES = {
-    "zb-1p": Schedule.ZERO_BUBBLE,
+    "zb-1p": Schedule.ZERO_BUBBLE_HEURISTIC,
     "zb-2p": Schedule.ZERO_BUBBLE_HEURISTIC,
     "zbb": Schedule.ZERO_BUBBLE,
     "zbv": Schedule.ZBV_FORMATTED,
@@ -69,6 +79,9 @@ SCHEDULES = {
     "v-min": Schedule.ZBV_GREEDY_MIN,
 }
 """Schedules by the sources' names; others follow from the layout."""
+
+PENDING_PER_STAGE = {"zb-1p": 1, "zb-2p": 2}
+"""Micro batches per stage that the zero-bubble paper's automatic schedule may keep (arXiv 2401.10241, section 4.1)."""
 
 
 LADDER = {
@@ -78,6 +91,11 @@ LADDER = {
 }
 """Words of the `features` column that imply a feature: each step of Primus's MoE package keeps the steps before it."""
 
+BRIDGE = "Megatron-Bridge"
+"""Start of the framework's name. Its performance recipes reduce gradients in 16 bits, gather fp8 weights under current
+scaling and cache no transposes of weights (scripts/performance/configs: `grad_reduce_in_fp32`,
+`disable_parameter_transpose_cache`; training/mixed_precision.py: `bf16_with_fp8_current_scaling_mixed`)."""
+
 FUSING_FRAMEWORKS = ("NeMo", "Megatron-Bridge", "Megatron-Core dev")
 """Frameworks whose recipes overlap data-parallel communication and fuse the experts' permutation and GEMMs."""
 
@@ -85,6 +103,16 @@ FUSING_FRAMEWORKS = ("NeMo", "Megatron-Bridge", "Megatron-Core dev")
 def _has(row: Row, feature: str) -> bool:
     stated = _word(row.train.get("features", ""))
     return any(word in stated for word in LADDER[feature])
+
+
+def is_release(row: Row) -> bool:
+    """Whether a row is one of Megatron-LM's release tests, whose world its tree does not state."""
+    return row.source == CI_SOURCE and row.devices is None
+
+
+def _tests(row: Row, mode: str) -> bool:
+    """Whether a row's figures stand in the file of a Megatron-LM test that is named after a mode, and so runs in it."""
+    return row.source == CI_SOURCE and mode in row.notes.rpartition("file ")[2]
 
 
 def _word(value: object) -> str:
@@ -107,14 +135,30 @@ def _precision(row: Row) -> Precision:
         row.train.get("optimizer_state", "")
     )
     moment = 2 if short_moments else 4
+    low, bridge = _low_precision(row), row.framework.startswith(BRIDGE)
+    short_gradients |= bridge
     return Precision(
         weight_bytes=4 if titan else 2,
         gradient_bytes=4 if titan or not short_gradients else 2,
-        master_weight_bytes=0 if titan else 4,
+        # The lower half beside a bf16 weight (Megatron-LM `store_param_remainders`).
+        master_weight_bytes=0 if titan else 2 if is_precision_aware(row) else 4,
         first_moment_bytes=moment,
         second_moment_bytes=0 if _flag(row, "optimizer") == "muon" else moment,
-        low_precision=_low_precision(row),
-        low_precision_weights=bool(_flag(row, "fp8-param-gather")),
+        low_precision=low,
+        weight_transposes=not bridge,
+        delayed_scaling="current" not in text and _flag(row, "fp8-recipe") in {None, "delayed"},
+        low_precision_weights=bool(_flag(row, "fp8-param-gather")) or (bridge and low is LowPrecision.FP8),
+    )
+
+
+def _optimizer(row: Row) -> Optimizer:
+    """TorchTitan's step ran torch's multi-tensor kernels until 2025 (torchtitan b5bcd76c, `optimizer.fused` false)."""
+    rule = optimizers("megatron")[_flag(row, "optimizer") or "adam"].optimizer
+    return replace(
+        rule,
+        step_bytes=4 if row.source == "torchtitan-2024-12" else 0,
+        moment_copy_bytes=8 if is_precision_aware(row) else 0,
+        master_in_state=is_precision_aware(row),
     )
 
 
@@ -136,13 +180,19 @@ def _recompute(row: Row) -> Recompute:
     return Recompute()
 
 
+def _offload(row: Row) -> ActivationOffload:
+    if not _flag(row, "fine-grained-activation-offloading"):
+        return ActivationOffload()
+    return ActivationOffload(modules=tuple(_flag(row, "offload-modules").strip("[]").split()))
+
+
 def _cross_entropy(row: Row) -> CrossEntropy:
     stated = row.train.get("cross_entropy_fusion")
     if stated == "te" or _has(row, "loss fusion"):
         return CrossEntropy.TRANSFORMER_ENGINE
     if _flag(row, "cross-entropy-loss-fusion"):
-        native = _flag(row, "cross-entropy-fusion-impl") == "native"
-        return CrossEntropy.NATIVE_FUSED if native else CrossEntropy.TRANSFORMER_ENGINE
+        engine = _flag(row, "cross-entropy-fusion-impl") == "te"
+        return CrossEntropy.TRANSFORMER_ENGINE if engine else CrossEntropy.NATIVE_FUSED
     return CrossEntropy.UNFUSED
 
 
@@ -156,21 +206,13 @@ def _dialect(row: Row) -> Dialect:
     return Dialect.MEGATRON_LOCAL if local else Dialect.MEGATRON_TE
 
 
-def _dispatch(row: Row) -> ExpertDispatch:
-    stated = _word(row.train.get("moe_dispatch", "") or row.train.get("extra", ""))
-    if "deepep" in stated or "hybridep" in stated or _has(row, "deepep"):
-        return ExpertDispatch.DEEPEP
-    dispatchers = {each.value: each for each in ExpertDispatch}
-    return known(dispatchers, (row.model.get("moe") or {}).get("dispatcher", "alltoall"), "dispatcher")
-
-
 def _drops_out(row: Row) -> bool:
     """Whether the run has Megatron-LM's default dropout of 0.1.
 
-    Its larger functional tests and those with experts state 0 in their `model_config.yaml`.
+    Its larger functional tests state 0 in their `model_config.yaml`, which are those without learned positions.
     """
     if row.source == "megatron-ci-golden":
-        return row.model.get("position") == "learned" and "moe" not in row.model
+        return row.model.get("position") == "learned"
     return row.source in EARLY_SOURCES
 
 
@@ -183,7 +225,7 @@ def _software(row: Row) -> Software:
     # TorchTitan up to 820504e: own norms, repeated keys and values; the loss was compiled from 2025 on.
     titan = dialect is Dialect.TORCHTITAN
     compiled = titan and "compile" in _word(row.train.get("extra", ""))
-    return Software(
+    described = Software(
         dialect=dialect,
         compiled_layers=compiled,
         compiled_loss=compiled and row.source != "torchtitan-2024-12",
@@ -195,15 +237,21 @@ def _software(row: Row) -> Software:
         or (not _flag(row, "no-gradient-accumulation-fusion") and dialect is Dialect.MEGATRON_TE),
         overlap_gradient_reduce=bool(_flag(row, "overlap-grad-reduce") or overlaps),
         overlap_parameter_gather=bool(_flag(row, "overlap-param-gather") or overlaps),
-        overlap_tensor_parallel=bool(_flag(row, "tp-comm-overlap")) or overlaps_tensor_parallel(row),
-        expert_dispatch=_dispatch(row),
-        expert_backend=ExpertBackend.GROUPED_FUSED if modern else ExpertBackend.GROUPED_LOOP,
-        permute_fusion=modern or _has(row, "sync-free"),
-        force_load_balancing="balance" in _word(row.train.get("moe_routing", row.train.get("routing", ""))),
+        overlap_tensor_parallel=bool(_flag(row, "tp-comm-overlap"))
+        or overlaps_tensor_parallel(row)
+        or "async tp" in _word(row.train.get("extra", "")),
+        **experts(row, modern=modern, sync_free=_has(row, "sync-free"), deepep=_has(row, "deepep")),
         attention_dropout=dropout,
         hidden_dropout=dropout,
+        # All of Megatron-LM's tests state --no-rope-fusion or run without rotary; release tests may differ by bits.
+        attention_mask_tensor=row.source == CI_SOURCE and not _tests(row, "no_create_attention_mask_in_dataloader"),
+        deferred_output_gradients=DEFERRED if _tests(row, "defer_embedding_wgrad_compute") else 0,
+        deterministic=row.source == CI_SOURCE and not is_release(row),
+        weight_gradient_placeholders=row.train.get("identified", {}).get("placeholders", True),
+        rotary_fusion=row.source != CI_SOURCE,
         vocabulary_divisible_by=row.model.get("vocab_pad_multiple", 128),
     )
+    return replace(described, **primus(row))
 
 
 def _virtual_pipeline(row: Row, layers: int) -> int:
@@ -275,9 +323,15 @@ def _micro_batch_group(parallelism: Parallelism, micro_batches: int) -> int | No
     return next((size for size in sizes if groups_suit(pipeline, micro_batches, size)), None)
 
 
+def _pending(row: Row, parallelism: Parallelism) -> int | None:
+    per_stage = PENDING_PER_STAGE.get(_word(row.parallel.get("schedule", "")))
+    return None if per_stage is None else per_stage * parallelism.pipeline
+
+
 def _devices(row: Row, parallelism: Parallelism) -> int:
-    if row.devices is not None:
-        return row.devices
+    stated = row.devices or row.train.get("identified", {}).get("devices")
+    if stated is not None:
+        return int(stated)
     experts = (parallelism.expert_tensor or parallelism.tensor) * parallelism.expert * parallelism.pipeline
     return lcm(CI_WORLD, parallelism.tensor * parallelism.pipeline * parallelism.context, experts)
 
@@ -299,6 +353,8 @@ def assumed(row: Row) -> tuple[str, ...]:
         notes.append("layout of the submission's configuration files")
     if adapters(row) is not None and "rank" not in str(row.train["task"]):
         notes.append("rank and targets of the framework's recipe")
+    if is_release(row):
+        notes.append("world size and container that the persistent bytes tell, half of a head's width rotary")
     return tuple(notes)
 
 
@@ -307,7 +363,11 @@ def job(row: Row) -> tuple[TrainingJob, Target]:
     if "seq" not in row.train:
         raise UnscorableError("the source prints neither sequence length nor batch")
     row = replace(row, parallel=layout(row), model=_with_vocabulary(row))
+    if _tests(row, "qk_layernorm"):
+        row = replace(row, model={**row.model, "qk_norm": True})
     model = architecture(row.model, row.id, null_tokenizer=row.source in NULL_TOKENIZER_SOURCES)
+    if is_release(row):
+        model = replace(model, rotary_share=RELEASE_ROTARY_SHARE)
     parallelism = _parallelism(row, len(model.layers))
     replica = parallelism.tensor * parallelism.pipeline * parallelism.context
     devices = _devices(row, parallelism)
@@ -317,15 +377,20 @@ def job(row: Row) -> tuple[TrainingJob, Target]:
     per_node = min(devices, 4 if row.hardware.startswith("GB") else 8)
     built = TrainingJob(
         model=model,
-        parallelism=replace(parallelism, micro_batch_group=_micro_batch_group(parallelism, total // (micro * data))),
+        parallelism=replace(
+            parallelism,
+            micro_batch_group=_micro_batch_group(parallelism, total // (micro * data)),
+            pending_micro_batches=_pending(row, parallelism),
+        ),
         batch=Batch(
             micro=micro,
             global_=total,
             sequence_length=int(row.train["seq"]),
         ),
         precision=_precision(row),
-        optimizer=Optimizer(kind=OptimizerKind.MUON if _flag(row, "optimizer") == "muon" else OptimizerKind.ADAM),
+        optimizer=_optimizer(row),
         recompute=_recompute(row),
+        offload=_offload(row),
         software=_software(row),
         adapters=adapters(row),
         schedule=SCHEDULES.get(_word(row.parallel.get("schedule", ""))),

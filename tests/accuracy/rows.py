@@ -62,6 +62,10 @@ class Row:
     """Scored quantities by column name."""
     peers: Mapping[str, Mapping[str, float]]
     """What other tools predicted for this row."""
+    notes: str = ""
+    """What the source says beside the columns, such as the file that the figures stand in."""
+    first_iteration: bool = False
+    """Memory was logged after the first iteration, whose backward pass runs without Adam's moments."""
 
     @property
     def fitted(self) -> bool:
@@ -109,6 +113,8 @@ def load(path: Path) -> list[Row]:
             train=entry["train"],
             measured=_measured(entry),
             peers=entry.get("peers") or {},
+            notes=entry.get("notes") or "",
+            first_iteration="figures are of iteration 1" in entry.get("notes", ""),
         )
         for entry in document["rows"]
     ]

@@ -7,10 +7,14 @@ from statistics import fmean
 
 from projector.errors import InputError
 from projector.job import Target, TrainingJob
+from projector.memory import count_parameters
+from projector.parallelism import resolve
 from projector.projection import MemoryLevel, MemoryProjection, PerformanceProjection, StageMemory
+from tests.accuracy.activations import layer_activation_bytes
 from tests.accuracy.architecture import UnscorableError
 from tests.accuracy.jobs import job, prints_global_batch
 from tests.accuracy.rows import MEMORY_QUANTITIES, TIME_QUANTITIES, Row
+from tests.accuracy.world import IDENTIFIES, identified, is_unstated
 
 GIB = 2**30
 RELATIVE_FLOOR_GIB = 5.0
@@ -19,9 +23,13 @@ RELATIVE_FLOOR_GIB = 5.0
 LAST_STAGE_SOURCES = frozenset({"megatron-ci-golden"})
 """Sources whose log is written by the last global rank, so that the last stage is compared."""
 
+PARAMETER_COMPONENTS = frozenset({"weights", "gradients", "optimizer state"})
+"""Components of memory that parameters cause."""
+END_COMPONENTS = frozenset({"embedding", "final_norm", "output_layer"})
+"""Components of parameters outside layers."""
+
 LEVELS = {
     "mem_persistent_gib": MemoryLevel.PERSISTENT,
-    "mem_params_opt_gib": MemoryLevel.PERSISTENT,
     "mem_alloc_gib": MemoryLevel.ALLOCATED,
     "mem_alloc_gb": MemoryLevel.ALLOCATED,
     "mem_gb": MemoryLevel.ALLOCATED,
@@ -89,16 +97,37 @@ def _stage(row: Row, memory: MemoryProjection, level: MemoryLevel) -> StageMemor
 
 
 def _memory_gib(row: Row, quantity: str, memory: MemoryProjection) -> tuple[float, float, float]:
-    if quantity == "mem_activation_gib":
-        stage = _stage(row, memory, MemoryLevel.ALLOCATED)
-        value = (stage.level_bytes(MemoryLevel.ALLOCATED) - stage.level_bytes(MemoryLevel.PERSISTENT)) / GIB
-        return value, value, value
     level = LEVELS[quantity]
     stage = _stage(row, memory, level)
     value = stage.level_bytes(level) / GIB
-    down = (stage.device_bytes - stage.device_bytes_lower) / GIB
-    up = (stage.device_bytes_upper - stage.device_bytes) / GIB
-    return value, value - down, value + up
+    lower, upper = (end / GIB for end in stage.interval_bytes(level))
+    first = stage.first_iteration_allocated_bytes
+    if not row.first_iteration or first is None or level is MemoryLevel.PERSISTENT:
+        return value, lower, upper
+    missing = (stage.level_bytes(MemoryLevel.ALLOCATED) - first) / GIB
+    if level is MemoryLevel.ALLOCATED:
+        return value - missing, lower - missing, upper - missing
+    held = stage.first_iteration_reserved_bytes
+    if held is not None:
+        missing = (stage.level_bytes(MemoryLevel.RESERVED) - held) / GIB
+        return value - missing, lower - missing, upper - missing
+    # What the allocator holds then lies between the first iteration's peak and what a later one needs.
+    return value, lower - missing, upper
+
+
+def _layers_gib(row: Row, memory: MemoryProjection, job: TrainingJob, target: Target) -> float:
+    """Weights, gradients and optimizer state of layers alone, which is what `mem_params_opt_gib` counts.
+
+    Korthikanti et al. (arXiv 2205.05198) leave out token and position tables: the values are 18 bytes of each of the
+    12 h^2 parameters of a layer (calculon-ai/calculon calculon/llm/validation.py).
+    """
+    counts = count_parameters(job, resolve(job, target))
+    ends = [each.parameters_per_device_max for each in counts.components if each.name in END_COMPONENTS]
+    # With several stages the fullest one has the tables of one end.
+    outside = sum(ends) if len(memory.stages) == 1 else max(ends)
+    stage = _stage(row, memory, MemoryLevel.PERSISTENT)
+    held = sum(part.size_bytes for part in stage.components if part.name in PARAMETER_COMPONENTS)
+    return held * (1 - outside / counts.per_device_max) / GIB
 
 
 def _time(row: Row, quantity: str, performance: PerformanceProjection) -> float:
@@ -111,13 +140,15 @@ def _time(row: Row, quantity: str, performance: PerformanceProjection) -> float:
     return performance.tflops_per_device
 
 
-def _error(quantity: str, projected: float, measured: float) -> float:
+def row_error(quantity: str, projected: float, measured: float) -> float:
     base = max(measured, RELATIVE_FLOOR_GIB) if quantity in MEMORY_QUANTITIES else measured
     return 100.0 * (projected - measured) / base
 
 
 def _score(row: Row, engine: Engine) -> Iterable[tuple[str, ScoredRow | str]]:
     """Each measured quantity with its comparison, or with the reason why there is none."""
+    used = IDENTIFIES if is_unstated(row) else None
+    row = identified(row, lambda built, target: engine(built, target)[0])
     built, target = job(row)
     memory, performance = engine(built, target)
     for quantity, measured in row.measured.items():
@@ -126,6 +157,10 @@ def _score(row: Row, engine: Engine) -> Iterable[tuple[str, ScoredRow | str]]:
             continue
         if quantity in TIME_QUANTITIES:
             projected = lower = upper = _time(row, quantity, performance)
+        elif quantity == "mem_params_opt_gib":
+            projected = lower = upper = _layers_gib(row, memory, built, target)
+        elif quantity == "mem_activation_gib":
+            projected = lower = upper = layer_activation_bytes(built, target) / GIB
         else:
             projected, lower, upper = _memory_gib(row, quantity, memory)
         yield (
@@ -136,8 +171,8 @@ def _score(row: Row, engine: Engine) -> Iterable[tuple[str, ScoredRow | str]]:
                 projected=projected,
                 lower=lower,
                 upper=upper,
-                error_percent=_error(quantity, projected, measured),
-                fitted=row.fitted,
+                error_percent=row_error(quantity, projected, measured),
+                fitted=row.fitted or quantity == used,
             ),
         )
 
@@ -147,7 +182,7 @@ def _peers(rows: Iterable[Row], quantity: str) -> dict[str, float]:
     for row in rows:
         for peer, values in row.peers.items():
             if quantity in values and quantity in row.measured:
-                errors[peer].append(abs(_error(quantity, float(values[quantity]), row.measured[quantity])))
+                errors[peer].append(abs(row_error(quantity, float(values[quantity]), row.measured[quantity])))
     return {peer: fmean(values) for peer, values in errors.items()}
 
 

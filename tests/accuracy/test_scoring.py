@@ -141,6 +141,22 @@ def test_the_last_stage_is_compared_where_the_last_rank_writes_the_log() -> None
     assert pick == pytest.approx(worst / 2)
 
 
+def test_a_log_of_the_first_iteration_is_compared_with_the_peak_without_moments() -> None:
+    row = next(
+        row for row in ROWS if row.first_iteration and {"mem_alloc_gib", "mem_device_gib"} <= row.measured.keys()
+    )
+
+    def engine(_job: TrainingJob, _target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
+        memory = _memory(40.0, 1)
+        early = replace(memory.stages[0], first_iteration_allocated_bytes=30 * GIB)
+        return replace(memory, stages=(early,)), _speed(1.0)
+
+    scored = {figure.quantity: figure.rows[0] for figure in score([row], engine)}
+    assert scored["mem_alloc_gib"].projected == pytest.approx(30)
+    assert scored["mem_device_gib"].projected == pytest.approx(40)
+    assert scored["mem_device_gib"].lower == pytest.approx(29)
+
+
 def test_nearly_every_row_of_the_file_becomes_a_job() -> None:
     figures = _figures([row for row in ROWS if row.score != "excluded"])
     answered = {row.id for figure in figures.values() for row in figure.rows}

@@ -10,6 +10,7 @@ from typing import Any
 from projector.api import Question, project
 from projector.config import overrides_from_pairs, read_file
 from projector.errors import InputError
+from tests.bench import memory
 from tests.bench.measure import paired
 from tests.config.primus_tree import ROOT as PRIMUS
 from tests.config.primus_tree import recipes
@@ -75,3 +76,5 @@ if __name__ == "__main__":
     _cold()
     _warm()
     _reading()
+    for line in memory.lines():
+        print(line)

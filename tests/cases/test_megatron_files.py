@@ -111,11 +111,11 @@ def test_cfg_04_all_fields_of_bash_arrays_are_read() -> None:
     assert (job.precision.low_precision, job.precision.low_precision_weights) == (LowPrecision.FP8_BLOCK, True)
 
 
-def test_cfg_04_an_8_bit_adam_keeps_two_bytes_and_is_named() -> None:
-    answer = file(LING, device="H100")
-    precision = read(content(LING), name=LING).job.precision
-    assert precision.first_moment_bytes + precision.second_moment_bytes == 2
-    assert any("adamw-bnb-8bit" in note.what for note in answer.unmodelled)
+def test_cfg_04_an_8_bit_adam_keeps_two_bytes_and_its_scales() -> None:
+    answer, job = file(LING, device="H100", performance=False), read(content(LING), name=LING).job
+    assert job.precision.first_moment_bytes + job.precision.second_moment_bytes == 2
+    assert (job.optimizer.block_elements, job.optimizer.quantized_from_elements) == (256, 4096)
+    assert not any("adamw-bnb-8bit" in note.what for note in answer.unmodelled)
 
 
 def test_cfg_04_sequence_parallelism_without_tensor_parallelism_does_nothing() -> None:

@@ -6,7 +6,7 @@ Sources: AMD-AGI/Primus, commits and pull requests as `tests/accuracy/cases.yaml
 import pytest
 
 from projector.errors import ConfigurationError, LayoutImpossible
-from projector.projection import Projection, Verdict
+from projector.projection import MemoryLevel, Projection, Verdict
 from tests.cases.asking import GIB, activations, experiment, memory_of, part, recipe, speed_of
 from tests.config.primus_tree import needs_tree
 
@@ -204,21 +204,30 @@ def test_prj_13_embedding_and_output_layer_have_optimizer_state() -> None:
 
 
 def test_prj_14_schedules_need_memory_in_the_measured_order() -> None:
-    """Neither sequence nor batch is printed with the measurements; the preset's sequence and one sequence are taken."""
-    measured = {"1f1b": 1.00, "zerobubble": 1.02, "zbv-formatted": 1.11, "1f1b-interleaved": 1.31}
-    chunks = {"zbv-formatted": 2, "1f1b-interleaved": 2}
-    peaks = {}
+    """Neither sequence, batch nor level is printed; the preset's sequence, one and allocated memory are taken."""
+    measured = {
+        "zbv-greedy-min": 0.73,
+        "zbv-greedy-half": 0.86,
+        "1f1b": 1.00,
+        "zerobubble": 1.02,
+        "zbv-formatted": 1.11,
+        "1f1b-interleaved": 1.31,
+    }
+    peaks, seconds = {}, {}
     for name in measured:
         asked = {
             **BATCH,
             "pipeline_model_parallel_size": 8,
-            "num_virtual_stages_per_pipeline_rank": chunks.get(name),
+            "num_virtual_stages_per_pipeline_rank": None if name in ("1f1b", "zerobubble") else 2,
         }
         answer = experiment(asked, model="llama2_7B.yaml", device="MI300X", schedule=name)
-        peaks[name] = memory_of(answer).worst.device_bytes
+        peaks[name] = max(stage.level_bytes(MemoryLevel.ALLOCATED) for stage in memory_of(answer).stages)
+        assert answer.performance is not None
+        seconds[name] = answer.performance.iteration_seconds
     ratios = {name: peak / peaks["1f1b"] for name, peak in peaks.items()}
     assert sorted(ratios, key=lambda name: ratios[name]) == list(measured)
     assert ratios == pytest.approx(measured, abs=0.12)
+    assert max(seconds, key=lambda name: seconds[name]) == "zbv-greedy-min"
 
 
 def pipelined(**changes: object) -> list[int]:

@@ -180,6 +180,65 @@ def test_a_hardware_file_changes_the_time(capsys: pytest.CaptureFixture[str], tm
     assert slow > fast
 
 
+CALIBRATION = """
+device: {device}
+outside_allocator: {{bytes: 12884901888, groups: 3, source: "amd-smi less torch reserved, iteration 3"}}
+rates: {{gemm: 520}}
+"""
+
+
+def test_a_calibration_file_narrows_the_interval_and_is_listed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    measured = tmp_path / "node.yaml"
+    measured.write_text(CALIBRATION.format(device="gfx942"), encoding="utf-8")
+    usual = document(capsys, *BOTH)["memory"]["stages"][0]
+    answer = document(capsys, *BOTH, "--calibration", str(measured))
+    stage = answer["memory"]["stages"][0]
+    outside = [part["bytes"] for part in stage["components"] if part["level"] == "device"]
+    assert sum(outside) == pytest.approx(12 * 2**30, abs=8 * 2**30)
+    assert stage["device_bytes_upper"] - stage["device_bytes"] < usual["device_bytes_upper"] - usual["device_bytes"]
+    assert any(each["what"] == "12.00 GiB outside PyTorch's allocator" for each in answer["job"]["assumed"])
+    assert "calibration.rates" in answer["job"]["ignored"]
+
+
+def test_a_calibration_of_another_gpu_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    measured = tmp_path / "node.yaml"
+    measured.write_text(CALIBRATION.format(device="H100"), encoding="utf-8")
+    line = complaint(carried_out(capsys, *BOTH, "--calibration", str(measured)))
+    assert "calibration file.device: was measured on H100, and the job is projected on MI300X" in line
+
+
+EXPERTS = """
+projector: 1
+model: {catalog: mixtral-8x7b}
+parallelism: {expert: 8}
+batch: {micro: 1, global: 64, sequence_length: 4096}
+"""
+
+
+def test_a_stated_imbalance_of_routing_takes_the_place_of_an_assumed_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "experts.yaml"
+    config.write_text(EXPERTS, encoding="utf-8")
+    asked = ("memory", "--config", str(config), "--gpu-arch", "H200")
+    free, stated = document(capsys, *asked), document(capsys, *asked, "--routing-imbalance", "2")
+    in_file = document(capsys, *asked, "software.routing_imbalance=2")
+    balanced = document(capsys, *asked, "--routing-imbalance", "1")
+    assert stated["memory"] == in_file["memory"]
+
+    def assumptions(answer: dict[str, Any]) -> list[str]:
+        return [each["what"] for each in answer["job"]["assumed"] if "busiest GPU" in each["what"]]
+
+    assert len(assumptions(free)) == 1
+    assert assumptions(stated) == assumptions(balanced) == []
+    least, usual, most = (answer["memory"]["stages"][0]["peak_allocated_bytes"] for answer in (balanced, free, stated))
+    assert least < usual < most
+    line = complaint(carried_out(capsys, *asked, "--routing-imbalance", "9"))
+    assert "routing_imbalance: a routing imbalance of 9 cannot be" in line
+
+
 def test_safety_margin_widens_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
     usual = document(capsys, *BOTH)["memory"]["stages"][0]
     wide = document(capsys, *BOTH, "--memory-safety-margin", "0.2")["memory"]["stages"][0]

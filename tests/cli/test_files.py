@@ -45,7 +45,7 @@ def test_wrong_content(capsys: pytest.CaptureFixture[str], tmp_path: Path, conte
     ],
     ids=["missing", "missing folder", "folder", "file as folder", "long name", "null byte"],
 )
-@pytest.mark.parametrize("option", ["--config", "--hardware-config", "--with"])
+@pytest.mark.parametrize("option", ["--config", "--hardware-config", "--calibration", "--with"])
 def test_wrong_path(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, wanted: str, option: str) -> None:
     (tmp_path / "llama3.yaml").write_text("a: 1\n")
     (tmp_path / "inner").mkdir()

@@ -125,12 +125,14 @@ def test_every_option_and_variable_of_primus_has_a_row() -> None:
 def test_our_own_options_and_variables_are_these() -> None:
     primus = (Path(__file__).parent / "primus_names.txt").read_text(encoding="utf-8").split()
     assert {row.name for row in TABLE} - set(primus) == {
+        "--calibration",
         "--check",
         "--debug",
         "--devices-per-node",
         "--format",
         "--output",
         "--primus-root",
+        "--routing-imbalance",
         "--scaling",
         "--with",
         "PRIMUS_ROOT",

@@ -28,6 +28,8 @@ BOTH = ("both", "--config", SAMPLE)
         ((*BOTH, "--primus-root", "x" * 5000), f"--primus-root: '{'x' * 56}... is not a folder"),
         ((*BOTH, "--micro-batch-size", "three"), "--micro-batch-size: 'three' is not a count"),
         ((*BOTH, "--memory-safety-margin", "-0.1"), "--memory-safety-margin: '-0.1' is not a share"),
+        ((*BOTH, "--routing-imbalance", "0.9"), "--routing-imbalance: '0.9' is not a factor; a number of 1 or more"),
+        ((*BOTH, "--routing-imbalance", "inf"), "--routing-imbalance: 'inf' is not a factor; a number of 1 or more"),
         ((*BOTH, "--memory-safety-margin", "nan"), "--memory-safety-margin: 'nan' is not a share"),
         ((*BOTH, "--memory-safety-margin", "1e308"), "--memory-safety-margin: '1e308' is not a share; a number from 0"),
         ((*BOTH, "--scaling", "linear"), "--scaling: 'linear' is not known; one of strong, weak"),
@@ -40,7 +42,7 @@ BOTH = ("both", "--config", SAMPLE)
             ("memory", "--config", SAMPLE, "--memory-mode", "benchmark"),
             "--memory-mode: 'benchmark' is not available yet; what works instead",
         ),
-        ((*BOTH, "--pipeline-schedule-algorithm", "gpipe"), "--pipeline-schedule-algorithm: 'gpipe' is not known"),
+        ((*BOTH, "--pipeline-schedule-algorithm", "vpipe"), "--pipeline-schedule-algorithm: 'vpipe' is not known"),
         ((*BOTH, "--primus-root", "/nowhere"), "--primus-root: '/nowhere' is not a folder"),
         (
             ("memory", "--config", SAMPLE, "--gemm-backend", "analytical"),

@@ -208,6 +208,7 @@ JOBS: dict[str, SameJob] = {
             "software.dialect": "Primus-Turbo takes the place of some of Transformer Engine's layers",
             "software.attention_backend": "its attention is one kernel; Transformer Engine's depends on the device",
             "software.expert_backend": "its grouped GEMM stands for experts, which this model has none of",
+            "software.expert_dispatch_units": "its dispatch takes more compute units, and nothing is dispatched",
         },
     ),
 }

@@ -180,6 +180,12 @@ SCHEDULES: dict[str, tuple[dict[str, object], Schedule | None]] = {
         {**PATCHED, "zero_bubble_v_schedule": True, "zero_bubble_v_schedule_mem_setup": "zb"},
         Schedule.ZBV_FORMATTED,
     ),
+    "automatic with a limit": ({**PATCHED, "zero_bubble_max_pending_backward": 4}, Schedule.ZERO_BUBBLE_HEURISTIC),
+    "automatic with a limit in quotes": (
+        {**PATCHED, "zero_bubble_max_pending_backward": "4"},
+        Schedule.ZERO_BUBBLE_HEURISTIC,
+    ),
+    "automatic as memory allows": ({**PATCHED, "zero_bubble_max_pending_backward": "auto"}, Schedule.ZERO_BUBBLE),
     "pp_algorithm alone is nothing": ({**PP, "pp_algorithm": "zbv-formatted"}, None),
     "Primus pipeline": ({**PRIMUS, "pp_algorithm": "zbv-formatted"}, Schedule.ZBV_FORMATTED),
     "Primus pipeline, heuristic": ({**PRIMUS, "pp_algorithm": "zero-bubble-heuristic"}, Schedule.ZERO_BUBBLE_HEURISTIC),
@@ -190,3 +196,14 @@ SCHEDULES: dict[str, tuple[dict[str, object], Schedule | None]] = {
 @pytest.mark.parametrize(("values", "want"), SCHEDULES.values(), ids=SCHEDULES.keys())
 def test_the_schedule_is_the_one_that_really_runs(values: dict[str, object], want: Schedule | None) -> None:
     assert load(flat_text(**values)).job.schedule is want
+
+
+@pytest.mark.parametrize(("stated", "want"), [(4, 4), ("8", 8), ("auto", None), (None, None)])
+def test_the_automatic_schedule_may_keep_as_many_micro_batches_as_are_stated(stated: object, want: int | None) -> None:
+    parallelism = load(flat_text(**{**PATCHED, "zero_bubble_max_pending_backward": stated})).job.parallelism
+    assert parallelism.pending_micro_batches == want
+
+
+def test_a_limit_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"zero_bubble_max_pending_backward: .*an integer of at least 1"):
+        load(flat_text(**{**PATCHED, "zero_bubble_max_pending_backward": "much"}))

@@ -189,6 +189,7 @@ def test_torchtitan_and_accelerate_shard_the_same_way() -> None:
         "software.attention_backend",  # scaled_dot_product_attention is asked for by name
         "precision.reduction_bytes",  # accelerate reduces in bf16, TorchTitan in fp32
         "precision.local_gradient_bytes",  # accelerate reduces once an iteration, TorchTitan for each micro batch
+        "modules",  # Transformers' classes keep what they are written to keep
         "software.fused_norms",  # Transformers writes its norms out
         "software.rotary_fusion",  # Transformers hands cosine and sine to every layer
     }

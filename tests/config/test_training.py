@@ -18,6 +18,8 @@ from projector.job import (
 from tests.config.builders import MOE, flat_text, load
 
 BF16 = Precision()
+FP8 = Precision(low_precision=LowPrecision.FP8, delayed_scaling=True)
+"""Transformer Engine's own recipe."""
 AWARE: dict[str, object] = {"use_precision_aware_optimizer": True}
 NARROW: dict[str, object] = {"main_grads_dtype": "bf16", "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "fp8"}
 PRECISIONS: dict[str, tuple[dict[str, object], Precision]] = {
@@ -30,11 +32,19 @@ PRECISIONS: dict[str, tuple[dict[str, object], Precision]] = {
     "FSDP2": ({"use_torch_fsdp2": True}, replace(BF16, gradient_bytes=2)),
     "precision-aware": (
         {**AWARE, **NARROW},
-        replace(BF16, gradient_bytes=2, first_moment_bytes=2, second_moment_bytes=1),
+        replace(BF16, gradient_bytes=2, master_weight_bytes=2, first_moment_bytes=2, second_moment_bytes=1),
+    ),
+    "precision-aware with whole master weights": (
+        {**AWARE, "store_param_remainders": False},
+        BF16,
+    ),
+    "precision-aware beside weights in fp8": (
+        {**AWARE, "fp8": "e4m3", "fp8_param_gather": True},
+        replace(FP8, low_precision_weights=True),
     ),
     "narrow types without the precision-aware optimizer": (NARROW, BF16),
     "sgd": ({"optimizer": "sgd"}, replace(BF16, second_moment_bytes=0)),
-    "fp8": ({"fp8": "hybrid"}, replace(BF16, low_precision=LowPrecision.FP8)),
+    "fp8": ({"fp8": "hybrid"}, FP8),
     "fp8 by blocks with fp8 weights": (
         {"fp8": "e4m3", "fp8_recipe": "blockwise", "fp8_param_gather": True},
         replace(BF16, low_precision=LowPrecision.FP8_BLOCK, low_precision_weights=True),
@@ -90,6 +100,12 @@ def test_turbo_features_are_on_with_the_master_switch_and_off_without() -> None:
         False,
     )
     assert loaded.values["enable_primus_turbo"].value is False
+
+
+@pytest.mark.parametrize(("turbo", "stage"), [("true", 3), ("false", 0)])
+def test_sync_free_stages_are_turbos(turbo: str, stage: int) -> None:
+    loaded = load(flat_text(**TURBO), f"enable_primus_turbo={turbo}", "turbo_sync_free_moe_stage=3")
+    assert loaded.job.software.sync_free_stage == stage
 
 
 LOSSES: dict[str, tuple[dict[str, object], CrossEntropy]] = {

@@ -95,7 +95,7 @@ def test_expert_activations_grow_with_the_capacity_factor() -> None:
     layout = Parallelism(expert=8)
 
     def at(factor: float | None) -> int:
-        return kept(MOE, layout=layout, software=Software(expert_capacity_factor=factor))
+        return kept(MOE, layout=layout, software=Software(permute_fusion=True, expert_capacity_factor=factor))
 
     rows = 2 * 4096
     per_row = 2 * 6144 + 6 * 16384 + 4
@@ -103,9 +103,10 @@ def test_expert_activations_grow_with_the_capacity_factor() -> None:
     assert at(2.0) - at(1.0) == rows * per_row
 
 
-def test_low_precision_halves_linear_inputs_and_keeps_the_attention_output_twice() -> None:
+def test_delayed_fp8_halves_linear_inputs_and_keeps_the_attention_output_twice() -> None:
     """Transformer Engine keeps attention's bf16 output for its backward beside the fp8 copy of the projection."""
     tokens, hidden, ffn = 4096, 8192, 28672
-    bf16, fp8 = kept(DENSE), kept(DENSE, precision=Precision(low_precision=LowPrecision.FP8))
+    bf16 = kept(DENSE)
+    fp8 = kept(DENSE, precision=Precision(low_precision=LowPrecision.FP8, delayed_scaling=True))
     linear_inputs = tokens * (hidden + hidden + hidden + ffn)
     assert bf16 - fp8 == linear_inputs - 2 * tokens * hidden

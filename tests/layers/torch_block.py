@@ -124,14 +124,14 @@ def kept_by_torch(*, compiles: bool, norms: bool = False, repeats: bool = False,
     """Bytes that autograd keeps of the layer, without what all layers share."""
     block = Block(norms=norms, repeats=repeats).bfloat16()
     module = ByOperation(block) if by_operation else block
-    x, table = _inputs()
+    x, table = inputs()
     with Keeps(block.parameters()) as keeps:
         result = (compiled(module) if compiles else module)(x, table)
     result.sum().backward()
     return keeps.size_bytes - ROTARY_TABLE_BYTES
 
 
-def _inputs() -> tuple[Tensor, Tensor]:
+def inputs() -> tuple[Tensor, Tensor]:
     """The residual stream, and the table of rotations."""
     x = torch.randn(BATCH, SEQUENCE, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
     return x, torch.polar(torch.ones(SEQUENCE, WIDTH // 2), torch.randn(SEQUENCE, WIDTH // 2))
@@ -141,7 +141,7 @@ def moved_by_torch() -> tuple[int, int]:
     """Bytes that element-wise work of an eager layer moves, forward and backward."""
     block = Block(norms=False, repeats=False).bfloat16()
     with Moves() as forward:
-        result = block(*_inputs())
+        result = block(*inputs())
     gradient = torch.randn_like(result)
     with Moves() as backward:
         result.backward(gradient)

@@ -1,5 +1,6 @@
 """Activations in flight follow the schedule."""
 
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -66,6 +67,34 @@ def test_zero_bubble_keeps_on_every_stage_what_1f1b_keeps_on_the_first() -> None
     assert held == [8] * 8
 
 
+def held(schedule: Schedule, virtual: int = 1, pending: int | None = None) -> list[int]:
+    """Saved activations of the layers of every stage, in passes through all of its chunks, of 24 micro batches."""
+    asked = eight_stages(24, virtual, vocabulary=1024)
+    layout = replace(asked.parallelism, pending_micro_batches=pending)
+    found = stages(replace(asked, schedule=schedule, parallelism=layout))
+    return [round(decoder_bytes(stage) / (2 * LAYER_BYTES)) for stage in found]
+
+
+def test_the_automatic_schedule_keeps_what_it_may_on_every_stage() -> None:
+    """ZB-2p and ZB-1p of arXiv 2401.10241, table 4."""
+    # What the loss keeps does not wait: the last stage has room for a little more.
+    assert held(Schedule.ZERO_BUBBLE_HEURISTIC)[:-1] == [16] * 7
+    assert held(Schedule.ZERO_BUBBLE_HEURISTIC, pending=8) == [8] * 8
+
+
+@pytest.mark.parametrize(
+    ("schedule", "most"),
+    [(Schedule.ZBV_FORMATTED, 8), (Schedule.ZBV_GREEDY_HALF, 5), (Schedule.ZBV_GREEDY_MIN, 4)],
+)
+def test_folded_schedules_keep_all_a_half_or_a_third_of_what_1f1b_keeps(schedule: Schedule, most: int) -> None:
+    """p, p / 2 + 1 and p / 3 + 1 micro batches of both chunks together: arXiv 2405.15362."""
+    assert max(held(schedule, 2)) == most
+
+
+def test_a_schedule_without_turns_keeps_every_micro_batch() -> None:
+    assert held(Schedule.GPIPE) == [24] * 8
+
+
 def test_logits_sit_on_the_last_stage_and_are_not_multiplied_by_micro_batches() -> None:
     loss = [
         sum(part.size_bytes for part in stage.components if part.name == "saved activations: loss")
@@ -83,7 +112,7 @@ def test_the_number_of_micro_batches_does_not_matter_beyond_the_steady_state() -
 
 
 def test_the_cause_names_operation_direction_and_passes() -> None:
-    assert stages(eight_stages(16))[0].peak_cause == "backward of mlp.activation with 8 micro-batch passes in flight"
+    assert stages(eight_stages(16))[0].peak_cause == "backward of mlp.activation with 8 micro batches in flight"
     assert "loss" in stages(eight_stages(16))[7].peak_cause
 
 

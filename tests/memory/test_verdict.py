@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projector import catalog
+from projector.catalog import Calibration, OutsideMeasurement
 from projector.job import (
     DecoderLayer,
     DenseMLP,
     Dialect,
-    ExpertDispatch,
     LowPrecision,
     Parallelism,
     Precision,
@@ -21,7 +21,7 @@ from projector.job import (
     TrainingJob,
     UnmodelledMixer,
 )
-from projector.memory import memory_assumptions, project_memory, unknown_figures, unmodelled_layers
+from projector.memory import project_memory, unknown_figures, unmodelled_layers
 from projector.parallelism import resolve
 from projector.projection import Confidence, MemoryLevel, MemoryProjection, Verdict
 from tests.layers.builders import DENSE, job, mixtral, model, target
@@ -127,16 +127,15 @@ def test_a_gpu_of_the_catalog_without_its_figures_gets_no_promise(name: str) -> 
     assert bool(found) is (device.context_bytes is None or device.memory_capacity_bytes is None)
 
 
-def test_buffers_that_are_an_estimate_are_assumed_and_widen_the_interval() -> None:
-    plain = JOBS["experts over ranks"]
-    deepep = replace(plain, software=replace(plain.software, expert_dispatch=ExpertDispatch.DEEPEP))
-    layout = resolve(deepep, target())
-    assert memory_assumptions(plain, layout) == ()
-    assert [each.what for each in memory_assumptions(deepep, layout)] == ["1 GiB of DeepEP buffers per GPU"]
-    first, second = projected(plain).worst, projected(deepep).worst
-    assert second.device_bytes_upper - second.device_bytes == pytest.approx(
-        first.device_bytes_upper - first.device_bytes + GIB, rel=1e-6
-    )
+def test_a_gpu_without_figures_gets_a_verdict_once_what_lies_outside_torch_was_measured() -> None:
+    unknown = replace(MI300X, context_bytes=None, communicator_bytes=None, outside_allocator_uncertainty_bytes=None)
+    asked = JOBS["dense"]
+    measured = OutsideMeasurement(size_bytes=10 * GIB, groups=3, dispatch_buffer_bytes=0, source="amd-smi")
+    calibration = Calibration(device="MI300X", outside_allocator=measured)
+    layout = resolve(asked, target())
+    assert unknown_figures(asked, layout, unknown)
+    assert unknown_figures(asked, layout, unknown, calibration) == ()
+    assert project_memory(asked, layout, unknown, calibration=calibration).verdict is Verdict.FITS
 
 
 CONFIDENCES: dict[str, tuple[TrainingJob, str, Confidence]] = {

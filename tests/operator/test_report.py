@@ -30,6 +30,17 @@ def test_the_document_is_the_published_one_and_tables_are_complete() -> None:
     assert next(csv.DictReader(data["stages.csv"].splitlines()))["device_bytes"] == str(160 << 30)
 
 
+def test_tables_of_components_add_up_to_the_stages() -> None:
+    data = report_data(projection())
+    stages = list(csv.DictReader(data["stages.csv"].splitlines()))
+    parts = list(csv.DictReader(data["components.csv"].splitlines()))
+    for line in stages:
+        sizes = [int(part["bytes"]) for part in parts if part["stage"] == line["stage"]]
+        assert sum(sizes) == int(line["device_bytes"])
+        assert int(line["device_bytes_lower"]) <= int(line["device_bytes"]) <= int(line["device_bytes_upper"])
+    assert data["tree.csv"].startswith("stage,component,parameters,saved_bytes\n")
+
+
 @pytest.mark.parametrize(
     ("answer", "omitted"),
     [

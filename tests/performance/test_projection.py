@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from projector.catalog import HardwareOverrides, device
-from projector.errors import ConfigurationError, NotAvailable
+from projector.errors import ConfigurationError
 from projector.job import (
+    Dialect,
     LowPrecision,
     Optimizer,
     OptimizerKind,
@@ -184,7 +185,7 @@ def test_fewer_micro_batches_than_stages_take_the_sum_of_their_path() -> None:
 def test_all_compares_every_schedule_of_the_layout_and_keeps_what_would_run() -> None:
     found = project(a_job(batch=128, pipeline=4), nodes=2, schedule="all")
     assert found.schedule.name == "1f1b"
-    assert [row.name for row in found.compared_schedules] == ["zerobubble", "1f1b"]
+    assert [row.name for row in found.compared_schedules] == ["zerobubble-heuristic", "zerobubble", "1f1b"]
     shown = next(row for row in found.compared_schedules if row.name == "1f1b")
     assert shown.iteration_seconds == pytest.approx(found.iteration_seconds)
 
@@ -192,21 +193,34 @@ def test_all_compares_every_schedule_of_the_layout_and_keeps_what_would_run() ->
 def test_a_folded_schedule_is_compared_and_places_the_loss_on_the_first_rank() -> None:
     job = a_job(batch=128, pipeline=4, virtual_pipeline=2)
     found = project(job, schedule="all")
-    assert [row.name for row in found.compared_schedules] == ["zbv-formatted", "1f1b-interleaved"]
+    fastest, *others = [row.name for row in found.compared_schedules]
+    assert fastest == "zbv-formatted"
+    assert sorted(others) == ["1f1b-interleaved", "zbv-greedy-half", "zbv-greedy-min"]
     folded = project(job, schedule="zbv-formatted")
     assert folded.schedule.stages[0].busy_seconds > 1.05 * folded.schedule.stages[3].busy_seconds
     stated = project(replace(job, schedule=Schedule.ZBV_FORMATTED))
     assert stated.iteration_seconds == pytest.approx(folded.iteration_seconds)
 
 
-def test_the_stated_schedule_runs_and_one_that_is_not_offered_is_refused() -> None:
+def test_the_stated_schedule_runs_and_one_that_is_not_known_is_refused() -> None:
     job = a_job(batch=128, pipeline=4, job={"schedule": Schedule.ZERO_BUBBLE})
     assert project(job).schedule.name == "zerobubble"
     assert project(job, schedule="1f1b").schedule.name == "1f1b"
-    with pytest.raises(NotAvailable, match="zerobubble-heuristic"):
-        project(job, schedule="zerobubble-heuristic")
-    with pytest.raises(ConfigurationError, match="'gpipe'; one of auto, all, 1f1b"):
-        project(job, schedule="gpipe")
+    assert project(job, schedule="zerobubble-heuristic").schedule.name == "zerobubble-heuristic"
+    with pytest.raises(ConfigurationError, match="'hourglass'; one of auto, all, 1f1b"):
+        project(job, schedule="hourglass")
+
+
+def test_a_schedule_by_integer_programming_that_is_not_solved_is_called_the_heuristic() -> None:
+    """The program of 4 stages and 32 micro batches is too large, with or without a solver."""
+    found = project(a_job(batch=128, pipeline=4), schedule="seaailab-ilp")
+    assert found.schedule.name == "zerobubble-heuristic"
+
+
+def test_pytorch_compares_its_own_schedules() -> None:
+    titan = a_job(batch=128, pipeline=4, virtual_pipeline=2, software=Software(dialect=Dialect.TORCHTITAN))
+    names = {row.name for row in project(titan, schedule="all").compared_schedules}
+    assert names == {"zbv-formatted", "1f1b-interleaved", "looped-bfs", "interleaved-zerobubble"}
 
 
 def test_overlap_of_gradients_helps_and_never_hides_everything() -> None:

@@ -8,6 +8,7 @@ from projector.projection import (
     ComparedSchedule,
     ComponentParameters,
     Confidence,
+    LayerActivations,
     LayerTime,
     MemoryComponent,
     MemoryLevel,
@@ -16,10 +17,12 @@ from projector.projection import (
     PerformanceProjection,
     Projection,
     ResolvedLayout,
+    SavedActivations,
     ScheduleResult,
     StageMemory,
     StageTime,
     Suggestion,
+    Uncertainty,
     Verdict,
     WaterfallStep,
 )
@@ -49,6 +52,15 @@ def a_stage(stage: int = 0, *, activations_gib: float = 60.0, layers: int = 20) 
         device_bytes_lower=total - 5 * GIB,
         device_bytes_upper=total + 5 * GIB,
         peak_cause="backward of the last layer, with 4 micro batches in flight",
+        passes_in_flight=(4,),
+        layers_in_flight=4 * layers,
+        first_iteration_allocated_bytes=round((60.005 + activations_gib - 7) * GIB),
+        uncertainties=(
+            Uncertainty(name="caching allocator", level=MemoryLevel.RESERVED, below_bytes=GIB, above_bytes=2 * GIB),
+            Uncertainty(
+                name="outside the allocator", level=MemoryLevel.DEVICE, below_bytes=4 * GIB, above_bytes=3 * GIB
+            ),
+        ),
     )
 
 
@@ -58,6 +70,18 @@ def a_memory(*, stages: int = 1, verdict: Verdict = Verdict.FITS) -> MemoryProje
         confidence=Confidence.MEDIUM,
         device_capacity_bytes=CAPACITY,
         stages=tuple(a_stage(rank, activations_gib=60.0 - rank) for rank in range(stages)),
+        confidence_reasons=("few runs on GPUs of AMD are published",),
+        activations=(
+            LayerActivations(
+                name="dense_layer",
+                count=20 * stages,
+                recompute="selective",
+                components=(
+                    SavedActivations(name="self_attention", size_bytes=5 << 20),
+                    SavedActivations(name="mlp", size_bytes=10 << 20),
+                ),
+            ),
+        ),
     )
 
 

@@ -1,11 +1,15 @@
 """The longest path agrees with the closed forms of the papers that introduced the schedules."""
 
+from math import ceil
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from projector.job import Schedule
-from projector.schedule import ChunkDurations, in_flight, longest_path, order, pipeline_time
+from projector.schedule import ChunkDurations, Order, Passes, in_flight, longest_path, order, pipeline_time
+from projector.schedule.split_backward import heuristic
+from projector.schedule.timeline import planned_passes
 
 SIZES = st.tuples(st.integers(2, 8), st.integers(1, 5))
 SECONDS = st.floats(0.1, 5.0)
@@ -54,6 +58,45 @@ def test_zero_bubble_h1_has_a_third_of_the_bubble_when_all_passes_are_equal(
     assert found.seconds == pytest.approx((3 * micro_batches + pipeline - 1) * seconds)
 
 
+def bubbles(found: Order) -> float:
+    """Passes for which the rank that waits longest waits between its first and its last, all passes of one length."""
+    each = ChunkDurations(forward=1.0, backward_input=1.0, backward_weight=1.0)
+    line = longest_path(found, [[each] * found.chunks] * found.pipeline, [0.0] * found.pipeline)
+    spans = (ends[-1] - starts[0] for starts, ends in zip(line.starts, line.ends, strict=True))
+    return max(spans) - 3 * found.chunks * found.micro_batches
+
+
+@given(st.integers(2, 10), st.integers(0, 20))
+def test_the_automatic_schedule_has_no_bubble_with_twice_the_memory_of_1f1b(pipeline: int, more: int) -> None:
+    """ZB-2p: (p - 1)(F + B - 2W) of ZB-H2, which is nothing where all are equal (arXiv 2401.10241, table 1)."""
+    assert bubbles(order(Schedule.ZERO_BUBBLE_HEURISTIC, pipeline, 1, 2 * pipeline + more)) == 0
+
+
+@given(st.integers(2, 10), st.integers(0, 20))
+def test_the_automatic_schedule_with_the_memory_of_1f1b_has_the_bubble_of_h1(pipeline: int, more: int) -> None:
+    """ZB-1p: (p - 1)(F + B - W)."""
+    ranks = heuristic(pipeline, pipeline + more, Passes(limit=pipeline))
+    found = Order(ranks=ranks, chunks=1, micro_batches=pipeline + more, splits_backward=True)
+    assert bubbles(found) == pipeline - 1
+    assert [peak.weight for peak in in_flight(found)] == [pipeline] * pipeline
+
+
+@given(st.integers(2, 12), st.integers(2, 4))
+def test_v_half_has_half_the_bubbles_of_1f1b(pipeline: int, groups: int) -> None:
+    """1F1B waits (p - 1)(F + B + W) of two chunks each: arXiv 2405.15362, section 4, where passes are equal."""
+    of_1f1b = 2 * 3 * (pipeline - 1)
+    assert bubbles(order(Schedule.ZBV_GREEDY_HALF, pipeline, 2, groups * pipeline)) <= of_1f1b / 2
+
+
+@given(st.integers(2, 12), st.integers(2, 4))
+def test_v_min_has_fewer_bubbles_than_1f1b(pipeline: int, groups: int) -> None:
+    """Less than it saves on 1F1B's memory, where passes are equal (the same paper)."""
+    of_1f1b = 2 * 3 * (pipeline - 1)
+    found = bubbles(order(Schedule.ZBV_GREEDY_MIN, pipeline, 2, groups * pipeline))
+    assert found <= of_1f1b * 3 / 4
+    assert found >= bubbles(order(Schedule.ZBV_GREEDY_HALF, pipeline, 2, groups * pipeline))
+
+
 @given(st.integers(2, 8), st.integers(2, 4), SECONDS)
 def test_zbv_has_a_third_of_the_bubble_of_h1_when_all_passes_are_equal(
     pipeline: int, groups: int, seconds: float
@@ -74,6 +117,15 @@ def test_zbv_has_a_third_of_the_bubble_of_h1_when_all_passes_are_equal(
         (Schedule.ZERO_BUBBLE, 8, 1, 1024),
         (Schedule.INTERLEAVED, 8, 3, 512),
         (Schedule.ZBV_FORMATTED, 8, 2, 515),
+        (Schedule.ZERO_BUBBLE_HEURISTIC, 8, 1, 1024),
+        (Schedule.SEAAILAB_ILP, 8, 1, 700),
+        (Schedule.ZBV_GREEDY_HALF, 8, 2, 515),
+        (Schedule.ZBV_GREEDY_HALF, 7, 2, 400),
+        (Schedule.ZBV_GREEDY_MIN, 8, 2, 515),
+        (Schedule.ZBV_GREEDY_MIN, 6, 2, 500),
+        (Schedule.GPIPE, 8, 1, 1024),
+        (Schedule.LOOPED_BFS, 8, 3, 509),
+        (Schedule.INTERLEAVED_ZERO_BUBBLE, 8, 3, 512),
     ],
 )
 def test_continuing_a_long_schedule_equals_running_all_of_it(
@@ -85,7 +137,8 @@ def test_continuing_a_long_schedule_equals_running_all_of_it(
         for rank in range(pipeline)
     ]
     hops = [0.01 * (1 + rank % 2) for rank in range(pipeline)]
-    whole = longest_path(order(schedule, pipeline, chunks, micro_batches), durations, hops)
+    passes = planned_passes(durations, 2 * pipeline)
+    whole = longest_path(order(schedule, pipeline, chunks, micro_batches, passes=passes), durations, hops)
     continued = pipeline_time(schedule, chunks, micro_batches, durations, hops)
     assert continued.seconds == pytest.approx(whole.seconds, rel=2e-3)
     assert continued.busy == pytest.approx(whole.busy)
@@ -161,3 +214,46 @@ def test_weights_decide_which_moment_is_the_peak() -> None:
     counted = in_flight(schedule)
     assert first_chunk_heavy[0].chunks[0] == counted[0].chunk_peaks[0]
     assert first_chunk_heavy[0].weight == 10 * first_chunk_heavy[0].chunks[0] + first_chunk_heavy[0].chunks[1]
+
+
+@given(st.integers(2, 10), st.integers(0, 20))
+def test_the_automatic_schedule_uses_twice_the_memory_of_1f1b_on_every_rank(pipeline: int, more: int) -> None:
+    """ZB-2p: arXiv 2401.10241, table 4."""
+    peaks = [peak.weight for peak in in_flight(order(Schedule.ZERO_BUBBLE_HEURISTIC, pipeline, 1, 2 * pipeline + more))]
+    assert peaks == [2 * pipeline] * pipeline
+
+
+@given(st.integers(2, 16), st.integers(2, 4))
+def test_v_half_keeps_half_of_1f1b_and_one_micro_batch(pipeline: int, groups: int) -> None:
+    """P / 2 + 1 micro batches at most, counted in halves, of which each chunk of a rank is one (arXiv 2405.15362)."""
+    peaks = [peak.weight for peak in in_flight(order(Schedule.ZBV_GREEDY_HALF, pipeline, 2, groups * pipeline))]
+    assert max(peaks) <= pipeline + 2
+    assert max(peaks) >= pipeline
+
+
+@given(st.integers(2, 16), st.integers(2, 4))
+def test_v_min_keeps_a_third_of_1f1b_and_one_micro_batch(pipeline: int, groups: int) -> None:
+    """P / 3 + 1 micro batches, counted in halves and rounded up to whole ones (arXiv 2405.15362)."""
+    peaks = [peak.weight for peak in in_flight(order(Schedule.ZBV_GREEDY_MIN, pipeline, 2, groups * pipeline))]
+    assert max(peaks) <= 2 * (ceil(pipeline / 3) + 1)
+    assert max(peaks) >= 2 * pipeline / 3
+
+
+@pytest.mark.parametrize(
+    "schedule", [Schedule.ZERO_BUBBLE_HEURISTIC, Schedule.ZBV_GREEDY_HALF, Schedule.ZBV_GREEDY_MIN]
+)
+@pytest.mark.parametrize("pipeline", [2, 3, 4, 8, 16])
+def test_what_is_kept_no_longer_grows_after_three_fillings_of_the_pipeline(schedule: Schedule, pipeline: int) -> None:
+    """Memory replays as many micro batches at most."""
+    chunks = 1 if schedule is Schedule.ZERO_BUBBLE_HEURISTIC else 2
+    some, many = (in_flight(order(schedule, pipeline, chunks, count * pipeline)) for count in (3, 9))
+    assert [peak.chunk_peaks for peak in some] == [peak.chunk_peaks for peak in many]
+    assert [peak.chunks for peak in some] == [peak.chunks for peak in many]
+
+
+@given(st.integers(2, 8), st.integers(1, 3), st.integers(1, 9))
+def test_schedules_without_turns_keep_all_micro_batches(pipeline: int, chunks: int, micro_batches: int) -> None:
+    """GPipe and looped breadth first: every forward before any backward."""
+    schedule = Schedule.GPIPE if chunks == 1 else Schedule.LOOPED_BFS
+    peaks = [peak.weight for peak in in_flight(order(schedule, pipeline, chunks, micro_batches))]
+    assert peaks == [chunks * micro_batches] * pipeline

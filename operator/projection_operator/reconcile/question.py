@@ -43,6 +43,9 @@ SCHEDULES = {
     "ZBVGreedyHalf": Schedule.ZBV_GREEDY_HALF,
     "ZBVGreedyMin": Schedule.ZBV_GREEDY_MIN,
     "SeaAILabILP": Schedule.SEAAILAB_ILP,
+    "GPipe": Schedule.GPIPE,
+    "LoopedBFS": Schedule.LOOPED_BFS,
+    "InterleavedZeroBubble": Schedule.INTERLEAVED_ZERO_BUBBLE,
     "All": "all",
 }
 """`spec.pipelineSchedule`, as the engine names it."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from projection_operator.api.spec import Request
-from projector.projection import MemoryLevel, Projection
+from projector.projection import MemoryLevel, Projection, component_tree
 
 DATA_BYTES = 900 * 1024
 """Most that a report holds. The API server takes 1 MiB of data in a ConfigMap (k8s.io/api core/v1, MaxSecretSize);
@@ -62,14 +62,27 @@ def _tables(projection: Projection) -> dict[str, str]:
     tables: dict[str, str] = {}
     if projection.memory is not None:
         tables["stages.csv"] = _csv(
-            ["stage", "layers", "parameters", *(f"{level}_bytes" for level in MemoryLevel), "peak_cause"],
+            [
+                *("stage", "layers", "parameters"),
+                *(f"{level}_bytes" for level in MemoryLevel),
+                *("device_bytes_lower", "device_bytes_upper", "layers_in_flight", "peak_cause"),
+            ],
             (
                 [stage.stage, len(stage.layers), stage.parameters]
                 + [stage.level_bytes(level) for level in MemoryLevel]
-                + [stage.peak_cause]
+                + [stage.device_bytes_lower, stage.device_bytes_upper, stage.layers_in_flight, stage.peak_cause]
                 for stage in projection.memory.stages
             ),
         )
+        tables["components.csv"] = _csv(
+            ["stage", "level", "component", "bytes"],
+            (
+                [stage.stage, part.level, part.name, part.size_bytes]
+                for stage in projection.memory.stages
+                for part in stage.components
+            ),
+        )
+        tables["tree.csv"] = _csv(["stage", "component", "parameters", "saved_bytes"], _tree(projection))
     if projection.performance is not None:
         performance = projection.performance
         tables["waterfall.csv"] = _csv(
@@ -83,6 +96,14 @@ def _tables(projection: Projection) -> dict[str, str]:
             ),
         )
     return tables
+
+
+def _tree(projection: Projection) -> Iterable[Sequence[object]]:
+    """The component tree of every stage whose parameters are counted by component."""
+    stages = () if projection.memory is None else projection.memory.stages
+    for stage, parameters in zip(stages, projection.parameters.stages, strict=False):
+        for row in component_tree(stage, parameters):
+            yield [stage.stage, *row]
 
 
 def _ms(seconds: float) -> str:

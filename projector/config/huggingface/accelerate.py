@@ -5,7 +5,13 @@ Meanings are those of huggingface/accelerate src/accelerate/commands/config/conf
 
 from dataclasses import replace
 
-from projector.config.huggingface.deepspeed import AUTO, note_gathered
+from projector.config.huggingface.deepspeed import (
+    AUTO,
+    TILE_ELEMENTS,
+    note_gathered,
+    offloads_gradients,
+    offloads_shards,
+)
 from projector.config.huggingface.fsdp import fsdp_setup
 from projector.config.huggingface.setup import Compute, Engine, Kind, Setup, file_facts, plain, rest
 from projector.config.keys import Keys
@@ -94,10 +100,16 @@ def _deepspeed(keys: Keys, notes: Notes) -> Setup:
         stage = _STAGE
     note_gathered(notes, stage=stage, where=keys.place(f"{section}.zero_stage"))
     device = keys.choice(f"{section}.offload_optimizer_device", "none", ("none", "cpu", "nvme"))
+    weights = keys.choice(f"{section}.offload_param_device", "none", ("none", "cpu", "nvme"))
+    fraction = float(device != "none")
+    where = keys.place(f"{section}.offload_param_device")
     return Setup(
         sharding=ZERO_STAGES[stage],
         accumulation=_whole(keys, f"{section}.gradient_accumulation_steps"),
-        offload_fraction=float(device != "none"),
+        offload_fraction=fraction,
+        offload_shards=offloads_shards(weights != "none", fraction, notes, stage=stage, where=where),
+        offload_gradients=offloads_gradients(fraction, stage=stage),
+        step_elements=TILE_ELEMENTS if ZERO_STAGES[stage] is Sharding.PARAMETERS else None,
         places={"sharding": keys.place(f"{section}.zero_stage")},
     )
 

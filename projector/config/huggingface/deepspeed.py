@@ -8,7 +8,8 @@ from projector.config.huggingface.setup import Buckets, Compute, Engine, Kind, S
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError
-from projector.job import ZERO_STAGES
+from projector.job import ZERO_STAGES, Sharding
+from projector.job.limits import MAXIMUM_INTEGER
 
 MARKS = frozenset(
     {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "zero_allow_untested_optimizer"}
@@ -16,6 +17,8 @@ MARKS = frozenset(
 """Keys of which every DeepSpeed configuration has one."""
 AUTO = "auto"
 _TYPES = {"fp32": Compute.FP32, "bf16": Compute.BF16, "fp16": Compute.FP16}
+TILE_ELEMENTS = 10**9
+"""Default of `sub_group_size`: parameters that a step of ZeRO-3 takes at a time."""
 _LIVE_ELEMENTS = 1e9
 """Default of `stage3_max_live_parameters` and of `stage3_max_reuse_distance`."""
 
@@ -28,6 +31,7 @@ def read_deepspeed(stated: Keys, notes: Notes, *, name: str) -> tuple[Setup, lis
     zero = "zero_optimization"
     stage = keys.integer(f"{zero}.stage", 0, maximum=len(ZERO_STAGES) - 1)
     group = keys.integer(f"{zero}.mics_shard_size") if keys.raw(f"{zero}.mics_shard_size") != -1 else None
+    fraction = _offload(keys, stage=stage)
     setup = Setup(
         engine=Engine.DEEPSPEED,
         sharding=ZERO_STAGES[stage],
@@ -37,7 +41,10 @@ def read_deepspeed(stated: Keys, notes: Notes, *, name: str) -> tuple[Setup, lis
         micro_batch=keys.integer("train_micro_batch_size_per_gpu", minimum=1),
         accumulation=keys.integer("gradient_accumulation_steps", minimum=1),
         global_batch=keys.integer("train_batch_size", minimum=1),
-        offload_fraction=_offload(keys, stage=stage),
+        offload_fraction=fraction,
+        offload_shards=offloads_shards(_offloads_weights(keys), fraction, notes, stage=stage, where=name),
+        offload_gradients=offloads_gradients(fraction, stage=stage),
+        step_elements=_tile(keys) if ZERO_STAGES[stage] is Sharding.PARAMETERS else None,
         buckets=_buckets(keys, automatic),
         optimizer=_optimizer(keys),
         tensor=1,
@@ -131,15 +138,47 @@ def _note_transients(keys: Keys, notes: Notes, *, stage: int, name: str) -> None
         effect = "its buffers are counted in it; the time is that of gradients as wide as they are kept"
         what = "reduction of gradients in a type of its own (communication_data_type)"
         notes.not_modelled(what, where=name, effect=effect, decides=False)
-    offloaded = keys.text(f"{zero}.offload_optimizer.device", "none") != "none"
-    if offloaded and stage > 1:
+
+
+def _tile(keys: Keys) -> int | None:
+    """Parameters that a step of ZeRO-3 takes at a time; None for a number that no rank's share reaches."""
+    key = "zero_optimization.sub_group_size"
+    stated = keys.raw(key)
+    whole = isinstance(stated, int | float) and MAXIMUM_INTEGER < stated < float("inf")
+    return None if whole else int(keys.number(key, TILE_ELEMENTS))
+
+
+def _offloads_weights(keys: Keys) -> bool:
+    zero = "zero_optimization"
+    device = keys.choice(f"{zero}.offload_param.device", "none", ("none", "cpu", "nvme"))
+    return device != "none" or keys.boolean(f"{zero}.cpu_offload_params")
+
+
+def offloads_shards(weights: bool, fraction: float, notes: Notes, *, stage: int, where: str) -> bool | None:  # noqa: FBT001
+    """Whether sharded weights live in host memory with gradients and optimizer state; only ZeRO-3 can do so.
+
+    Source: deepspeed/runtime/zero/offload_config.py.
+    """
+    if not weights or ZERO_STAGES[stage] is not Sharding.PARAMETERS:
+        return None
+    if fraction < 1:
         notes.not_modelled(
-            "offloading of gradients with their optimizer",
-            where=name,
-            effect="gradients in host memory are counted on the device, so that memory is an upper bound",
-            decides=False,
+            "offloading of weights to the host without all of the optimizer state",
+            where=where,
+            effect="sharded weights are counted on the device",
+            decides=True,
             overstates=True,
         )
+        return None
+    return True
+
+
+def offloads_gradients(fraction: float, *, stage: int) -> bool | None:
+    """Whether gradients go to the host with optimizer state, as ZeRO-2 and 3 do (stage_1_and_2.py, stage3.py).
+
+    One may not half be there: with a share of the state on the device the gradients of that share are too.
+    """
+    return (fraction == 1 and ZERO_STAGES[stage] in (Sharding.GRADIENTS, Sharding.PARAMETERS)) or None
 
 
 def note_gathered(notes: Notes, *, stage: int, live: float = _LIVE_ELEMENTS, where: str) -> None:

@@ -8,6 +8,7 @@ from projector import catalog
 from projector.config.huggingface.architecture import architecture
 from projector.config.huggingface.checks import assume_sizes, note_classes, refuse_misspelt, renamed
 from projector.config.huggingface.facts import Family, family, huggingface_facts
+from projector.config.huggingface.modules import catalog_forms, module_forms, repeats_keys
 from projector.config.huggingface.setup import Compute, FileFacts, rest
 from projector.config.huggingface.training import Trained
 from projector.config.keys import Keys
@@ -138,6 +139,10 @@ class Description:
             attention_dropout=_probability(keys, dropout.get("attention")),
             hidden_dropout=_probability(keys, dropout.get("hidden")),
             weight_type=_weight_type(stated),
+            modules=replace(
+                module_forms(self._family.name, keys, model), masked_windows=implementation in (None, "sdpa")
+            ),
+            repeated_key_values=repeats_keys(self._family.name),
         )
 
 
@@ -247,4 +252,5 @@ def catalog_model(name: str, overrides: Sequence[Override]) -> Described:
         tied_embeddings=keys.boolean("tie_word_embeddings"),
     )
     sinks = any(isinstance(layer.mixer, Attention) and layer.mixer.sinks for layer in model.layers)
-    return Described(trained=Trained(model=model, eager_attention=sinks), values=stated, ignored=())
+    trained = Trained(model=model, eager_attention=sinks, modules=catalog_forms(known.huggingface_class, model))
+    return Described(trained=trained, values=stated, ignored=())

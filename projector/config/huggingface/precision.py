@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from projector.config.element_types import ELEMENT_BYTES
-from projector.config.huggingface.setup import Compute, Engine, OptimizerFacts, Setup
+from projector.config.huggingface.setup import Compute, Engine, Setup
 from projector.config.notes import Notes
+from projector.config.optimizers import OptimizerRule
 from projector.job import Precision, Sharding
 
 
@@ -20,7 +21,7 @@ def has_bf16_optimizer(setup: Setup, compute: Compute, sharding: Sharding) -> bo
 
 
 def deepspeed_precision(
-    setup: Setup, compute: Compute, kept: OptimizerFacts, sharding: Sharding, notes: Notes
+    setup: Setup, compute: Compute, rule: OptimizerRule, sharding: Sharding, notes: Notes
 ) -> Precision:
     """16-bit weights and gradients beside fp32 master weights (runtime/zero/stage_1_and_2.py, fp16/fused_optimizer.py).
 
@@ -35,25 +36,23 @@ def deepspeed_precision(
         gradient_bytes=ELEMENT_BYTES[setup.gradient_compute or compute],
         local_gradient_bytes=narrow if accumulating else 0,
         master_weight_bytes=4,
-        first_moment_bytes=kept.first_moment_bytes,
-        second_moment_bytes=kept.second_moment_bytes,
+        first_moment_bytes=rule.first_moment_bytes,
+        second_moment_bytes=rule.second_moment_bytes,
         activation_bytes=narrow,
     )
 
 
 def _note_whole(setup: Setup, compute: Compute, notes: Notes) -> None:
-    """Without ZeRO, the step widens all gradients at once; which optimizer runs in bf16 depends on the version."""
-    effect = "its step makes fp32 copies of all gradients, up to 8 bytes a parameter once activations are gone"
+    """Which optimizer runs in bf16 without ZeRO depends on the version."""
     if compute is Compute.BF16 and setup.gradient_compute is None:
-        effect += (
-            "; until January 2026 DeepSpeed ran BF16_Optimizer instead, with fp32 gradients and divided optimizer"
-            " state: say data_types.grad_accum_dtype=fp32 for it"
+        why = (
+            "DeepSpeed runs it without ZeRO since January 2026; before, BF16_Optimizer kept fp32 gradients and divided"
+            " optimizer state: say data_types.grad_accum_dtype=fp32 for it"
         )
-    where = setup.places.get("sharding", "DeepSpeed")
-    notes.not_modelled("16-bit training of DeepSpeed without ZeRO", where=where, effect=effect, decides=True)
+        notes.assume("bf16 gradients beside whole optimizer state", why)
 
 
-def torch_precision(engine: Engine, compute: Compute, kept: OptimizerFacts, sharding: Sharding) -> Precision:
+def torch_precision(engine: Engine, compute: Compute, rule: OptimizerRule, sharding: Sharding) -> Precision:
     """What PyTorch's data parallelism keeps.
 
     FSDP's mixed precision keeps fp32 shards, gathers 16-bit copies and reduces in 16 bit (accelerate accelerator.py
@@ -65,8 +64,8 @@ def torch_precision(engine: Engine, compute: Compute, kept: OptimizerFacts, shar
         weight_bytes=4,
         gradient_bytes=4,
         master_weight_bytes=0,
-        first_moment_bytes=kept.first_moment_bytes,
-        second_moment_bytes=kept.second_moment_bytes,
+        first_moment_bytes=rule.first_moment_bytes,
+        second_moment_bytes=rule.second_moment_bytes,
         activation_bytes=narrow,
     )
     if engine is not Engine.FSDP:
@@ -116,7 +115,7 @@ def _unmixed(wide: Precision, loaded: Compute | None, notes: Notes) -> Precision
 def precision_of(  # noqa: PLR0913 - what decides the widths of an element
     setup: Setup,
     compute: Compute,
-    kept: OptimizerFacts,
+    rule: OptimizerRule,
     sharding: Sharding,
     notes: Notes,
     *,
@@ -130,8 +129,8 @@ def precision_of(  # noqa: PLR0913 - what decides the widths of an element
     """
     engine = setup.engine or Engine.DDP
     if engine is Engine.DEEPSPEED and compute is not Compute.FP32:
-        return deepspeed_precision(setup, compute, kept, sharding, notes)
-    stored = torch_precision(engine, compute, kept, sharding)
+        return deepspeed_precision(setup, compute, rule, sharding, notes)
+    stored = torch_precision(engine, compute, rule, sharding)
     if engine is Engine.FSDP and sharding is not Sharding.NONE and not sums_each:
         stored = _accumulating(stored, notes)
     if compute is not Compute.FP32:

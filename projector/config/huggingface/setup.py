@@ -107,7 +107,11 @@ class Setup:
     offload_fraction: float | None = None
     """Share of the optimizer state in host memory."""
     offload_shards: bool | None = None
-    """FSDP keeps its shards of weights, gradients and optimizer state in host memory."""
+    """Shards of weights, gradients and optimizer state are in host memory."""
+    offload_gradients: bool | None = None
+    """DeepSpeed keeps its shards of gradients in host memory, with the optimizer state."""
+    step_elements: int | None = None
+    """Parameters that a step of DeepSpeed's ZeRO-3 takes at a time."""
     buckets: Buckets | None = None
     """DeepSpeed's buffers of gradients."""
     checkpointing: bool | None = None
@@ -149,22 +153,6 @@ class FileFacts:
         return self.ignored.union(self.decides, self.filled, (each.key for each in self.unmodelled))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OptimizerFacts:
-    """What an optimizer keeps of each parameter beside its fp32 weight."""
-
-    first_moment_bytes: int
-    """Bytes of the first moment."""
-    second_moment_bytes: int
-    """Bytes of the second moment."""
-    kind: str
-    """The update rule that is counted, by the names of the job."""
-    lacking: str
-    """What the answer lacks because of a difference to that; empty for none."""
-    decides: bool
-    """Whether memory may be wrong because of it."""
-
-
 def rest(keys: Keys, facts: FileFacts, notes: Notes, *, name: str) -> list[str]:
     """Keys of a file without influence, once its others are read; switches and unknown keys are noted."""
     note_switches(keys, notes, facts.unmodelled)
@@ -192,22 +180,6 @@ def file_facts(kind: Kind) -> FileFacts:
         decides=frozenset(content["decides"].split()),
         filled=frozenset(content.get("filled", "").split()),
     )
-
-
-@cache
-def optimizers() -> Mapping[str, OptimizerFacts]:
-    """What each optimizer keeps, by every name of it, in lower case."""
-    facts = {}
-    for item in _content()["optimizers"].values():
-        kept = OptimizerFacts(
-            first_moment_bytes=item["first"],
-            second_moment_bytes=item["second"],
-            kind=item.get("kind", "adam"),
-            lacking=item.get("lacking", ""),
-            decides=item.get("decides", False),
-        )
-        facts.update(dict.fromkeys(item["names"], kept))
-    return facts
 
 
 @cache

@@ -4,14 +4,14 @@ The values that a person gives beside the files carry the names that all dialect
 (transformers 5.24.0 training_args.py).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from projector.config.huggingface.batch import batch_of, missing_micro_batch
 from projector.config.huggingface.fsdp import Strategy, strategy
+from projector.config.huggingface.optimizer import optimizer_of, rule_of
 from projector.config.huggingface.precision import has_bf16_optimizer, precision_of
-from projector.config.huggingface.setup import Buckets, Compute, Engine, OptimizerFacts, Setup, optimizers
+from projector.config.huggingface.setup import Buckets, Compute, Engine, Setup
 from projector.config.keys import Keys
-from projector.config.nearest import nearest
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError
 from projector.job import (
@@ -22,8 +22,7 @@ from projector.job import (
     Dialect,
     ExpertBackend,
     ModelArchitecture,
-    Optimizer,
-    OptimizerKind,
+    ModuleForms,
     Parallelism,
     Recompute,
     RecomputeGranularity,
@@ -70,6 +69,10 @@ class Trained:
     """Probability."""
     weight_type: Compute | None = None
     """The type that a person says weights are loaded in; None when nobody says."""
+    modules: ModuleForms = field(default_factory=ModuleForms)
+    """How its class writes its layers."""
+    repeated_key_values: bool = False
+    """Its class copies keys and values to every query head, whatever kernel runs."""
 
 
 def eager_job(trained: Trained, setup: Setup, run: Keys, notes: Notes, *, name: str) -> TrainingJob:
@@ -82,9 +85,9 @@ def eager_job(trained: Trained, setup: Setup, run: Keys, notes: Notes, *, name: 
     divided = _divided(setup, run)
     sharding = divided.sharding
     compute = _compute(setup, run)
-    kept = _optimizer_facts(setup, run, notes)
+    rule = rule_of(setup, run, notes, compute=compute)
     sums_each = run.boolean("sync_each_batch")
-    precision = precision_of(setup, compute, kept, sharding, notes, loaded=trained.weight_type, sums_each=sums_each)
+    precision = precision_of(setup, compute, rule, sharding, notes, loaded=trained.weight_type, sums_each=sums_each)
     # It divides optimizer state at any stage, and has no buckets of ZeRO.
     apart = has_bf16_optimizer(setup, compute, sharding)
     parallelism = Parallelism(
@@ -101,9 +104,10 @@ def eager_job(trained: Trained, setup: Setup, run: Keys, notes: Notes, *, name: 
         parallelism=parallelism,
         batch=batch_of(setup, run, notes),
         precision=precision,
-        optimizer=_optimizer(kept, setup, divided, notes),
+        optimizer=optimizer_of(rule, setup, divided, precision, notes, apart=apart),
         recompute=_recompute(setup, run, notes),
         software=_software(trained, run, setup, sharding=Sharding.NONE if apart else sharding, compute=compute),
+        modules=_forms(trained, run),
     )
 
 
@@ -165,38 +169,6 @@ def _compute(setup: Setup, run: Keys) -> Compute:
     return setup.compute or Compute.FP32
 
 
-def _optimizer_facts(setup: Setup, run: Keys, notes: Notes) -> OptimizerFacts:
-    key, stated = "optim", run.text("optim")
-    name = stated or setup.optimizer
-    if name is None:
-        notes.assume("optimizer AdamW", "the Trainer's default; say optim to use another, such as adamw_8bit")
-        name = "adamw"
-    known = optimizers()
-    place = run.place(key) if stated else setup.places.get("optimizer", key)
-    if name.lower() not in known:
-        raise ConfigurationError(f"the optimizer {name!r} is not known", place=place, expected=nearest(name, known))
-    facts = known[name.lower()]
-    if facts.lacking:
-        notes.not_modelled(f"the optimizer {name}", where=place, effect=facts.lacking, decides=facts.decides)
-    return facts
-
-
-def _optimizer(kept: OptimizerFacts, setup: Setup, divided: Strategy, notes: Notes) -> Optimizer:
-    """The update rule and where its state lives."""
-    kind = OptimizerKind(kept.kind)
-    if not divided.offload:
-        return Optimizer(kind=kind, offload_fraction=setup.offload_fraction or 0.0)
-    if divided.sharding is not Sharding.PARAMETERS:
-        notes.not_modelled(
-            "offloading of FSDP's gradients beside weights that stay whole",
-            where=setup.places.get("sharding", "fsdp"),
-            effect="gradients in host memory are counted on the device, so that memory is an upper bound",
-            decides=False,
-            overstates=True,
-        )
-    return Optimizer(kind=kind, offload_fraction=1.0, offload_shards=True)
-
-
 def _recompute(setup: Setup, run: Keys, notes: Notes) -> Recompute:
     stated = run.raw("gradient_checkpointing") is not None or setup.checkpointing is not None
     if run.boolean("gradient_checkpointing", default=bool(setup.checkpointing)):
@@ -235,12 +207,21 @@ def _software(trained: Trained, run: Keys, setup: Setup, *, sharding: Sharding, 
         attention_dropout=trained.attention_dropout,
         hidden_dropout=trained.hidden_dropout,
         vocabulary_divisible_by=1,
+        repeated_key_values=trained.repeated_key_values,
     )
 
 
+def _forms(trained: Trained, run: Keys) -> ModuleForms:
+    """How the layers are written, with the attention that a person says: other kernels than torch's have windows."""
+    implementation = run.text("attn_implementation")
+    if implementation is None:
+        return trained.modules
+    return replace(trained.modules, masked_windows=implementation == "sdpa")
+
+
 def _note_framework(engine: Engine, compute: Compute, model: ModelArchitecture, notes: Notes) -> None:
-    why = "the engine has no description of its own of Hugging Face's layers; they run eagerly too"
-    notes.assume("Hugging Face's layers taken as eager PyTorch layers, as TorchTitan's", why)
+    why = "what they keep is described of their own classes; how long they run is not"
+    notes.assume("kernels of Hugging Face's layers taken as those of TorchTitan's eager layers", why)
     if model.expert_blocks:
         notes.assume("experts as grouped GEMMs", "the default of transformers 5; older versions loop over the experts")
     if engine is Engine.DDP and compute is not Compute.FP32:

@@ -51,6 +51,7 @@ def architecture(keys: Keys, notes: Notes, *, name: str) -> ModelArchitecture:
         tied_embeddings=not keys.boolean("untie_embeddings_and_output_weights"),
         norm=_NORMS[keys.choice("normalization", "LayerNorm", _NORMS)],
         position=position,
+        rotary_share=_rotary_share(keys),
         max_position=table if position is PositionKind.LEARNED else 0,
         multi_token_prediction_layers=keys.integer("mtp_num_layers", 0, maximum=MAXIMUM_LAYERS),
     )
@@ -78,6 +79,13 @@ def _position(keys: Keys, notes: Notes) -> PositionKind:
         return PositionKind.ROTARY
     table = keys.boolean("add_position_embedding", default=True)
     return PositionKind.NONE if stated is PositionKind.LEARNED and not table else stated
+
+
+def _rotary_share(keys: Keys) -> float:
+    share = keys.number("rotary_percent", 1.0)
+    if not 0 < share <= 1:
+        keys.wrong("rotary_percent", "a number above 0, up to 1")
+    return share
 
 
 def _layers(keys: Keys, notes: Notes) -> tuple[DecoderLayer, ...]:

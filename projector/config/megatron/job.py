@@ -9,6 +9,7 @@ from projector.config.megatron.architecture import architecture
 from projector.config.megatron.facts import VERSION_KEYS, megatron_facts
 from projector.config.megatron.former import other_names
 from projector.config.megatron.layout import parallelism, recompute, schedule
+from projector.config.megatron.offload import activation_offload
 from projector.config.megatron.training import batch, optimizer, precision, software
 from projector.config.notes import Notes
 from projector.config.switches import left_over, note_switches
@@ -61,6 +62,7 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
         precision=precision(keys, notes),
         optimizer=optimizer(keys),
         recompute=recompute(keys, notes, layers=len(model.layers)),
+        offload=activation_offload(keys, notes),
         software=software(keys, notes),
         adapters=adapters(keys, notes, model),
         schedule=schedule(keys, notes, pipeline=layout.pipeline, stock=arguments.stock),

@@ -57,6 +57,7 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int, stock: bool = False) -
         pipeline=pipeline,
         virtual_pipeline=_virtual_pipeline(keys, notes, layers=layers, pipeline=pipeline),
         micro_batch_group=keys.integer("microbatch_group_size_per_vp_stage", minimum=1),
+        pending_micro_batches=_pending(keys),
         expert=keys.integer("expert_model_parallel_size", 1, minimum=1),
         expert_tensor=keys.integer("expert_tensor_parallel_size", minimum=1),
         context=keys.integer("context_parallel_size", 1, minimum=1),
@@ -262,12 +263,22 @@ def _recompute_ids(keys: Keys, notes: Notes, ids: list[int], *, layers: int) -> 
     return Recompute(granularity=RecomputeGranularity.FULL, layer_ids=inside)
 
 
+def _pending(keys: Keys) -> int | None:
+    """Micro batches that the automatic zero-bubble schedule may keep; None where the device's memory decides."""
+    key = "zero_bubble_max_pending_backward"
+    stated = keys.raw(key)
+    if isinstance(stated, str) and stated.isdecimal():
+        return max(1, int(stated))
+    return None if stated == "auto" else keys.integer(key, minimum=1)
+
+
 def schedule(keys: Keys, notes: Notes, *, pipeline: int, stock: bool = False) -> Schedule | None:
     """The schedule that the run really uses; None when the layout decides (1F1B, interleaved with chunks).
 
     `enable_zero_bubble` is true in every Primus preset and means nothing unless `patch_zero_bubble` puts the
     zero-bubble runtime in place; `pp_algorithm` likewise needs `patch_primus_pipeline`. Without Primus (`stock`) only
-    the zero-bubble fork, which needs no patch, knows `enable_zero_bubble`.
+    the zero-bubble fork, which needs no patch, knows `enable_zero_bubble`. Its automatic schedule keeps as many micro
+    batches as are stated, else what the device has room for: at least those of ZB-H1, which stands for it.
     """
     primus = keys.boolean("patch_primus_pipeline")
     algorithm = keys.choice("pp_algorithm", "1f1b-interleaved", _PRIMUS_PIPELINE)
@@ -284,5 +295,6 @@ def schedule(keys: Keys, notes: Notes, *, pipeline: int, stock: bool = False) ->
     if primus:
         return _PRIMUS_PIPELINE[algorithm]
     if patched and enabled:
-        return _ZERO_BUBBLE_V[setup] if shaped else Schedule.ZERO_BUBBLE
+        automatic = Schedule.ZERO_BUBBLE if _pending(keys) is None else Schedule.ZERO_BUBBLE_HEURISTIC
+        return _ZERO_BUBBLE_V[setup] if shaped else automatic
     return None

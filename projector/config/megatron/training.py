@@ -1,13 +1,13 @@
 """Batch, element widths, optimizer and framework choices from Megatron-LM's and Primus's arguments."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from projector.config.element_types import ELEMENT_BYTES
 from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.keys import Keys
 from projector.config.megatron.vocabulary import padded_vocabulary
 from projector.config.notes import Notes
+from projector.config.optimizers import OptimizerRule, optimizers
 from projector.errors import ConfigurationError
 from projector.job import (
     AttentionBackend,
@@ -34,43 +34,11 @@ _FP8_RECIPES = {
     "mxfp8": LowPrecision.MXFP8,
 }
 _FP4_RECIPES = {"nvfp4": LowPrecision.NVFP4, "mxfp4": LowPrecision.MXFP4, "custom": LowPrecision.NVFP4}
+_FP32_BYTES = 4
+_WIDE_ROUTERS = ("fp32", "fp64")
+"""Types in which a router hands on wider probabilities."""
 _SYNC_FREE_DISPATCH_STAGE = 2
 """Sync-free MoE stage from which Primus-Turbo switches DeepEP and its grouped GEMM on by itself."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Rule:
-    """How a value of `optimizer` is modelled."""
-
-    kind: OptimizerKind = OptimizerKind.ADAM
-    """The update rule that is counted."""
-    moments: int = 2
-    """Moments that it keeps."""
-    moment_bytes: int | None = None
-    """Bytes of an element of a moment; None for what the arguments say."""
-    lacking: str = ""
-    """What the answer lacks because of a difference to `kind`; empty for none."""
-    decides: bool = False
-    """Whether memory may be wrong because of it."""
-
-
-_EIGHT_BIT = _Rule(moment_bytes=1, lacking="scales of its blocks and small tensors kept in fp32 are not counted")
-_OPTIMIZERS: Mapping[str, _Rule] = {
-    "adam": _Rule(),
-    "adamw": _Rule(),
-    "sgd": _Rule(kind=OptimizerKind.SGD, moments=1),
-    "muon": _Rule(kind=OptimizerKind.MUON, moments=1),
-    "dist_muon": _Rule(kind=OptimizerKind.MUON, moments=1),
-    "adaptive_muon": _Rule(
-        kind=OptimizerKind.MUON, moments=1, lacking="its second moment is not counted", decides=True
-    ),
-    "lion": _Rule(kind=OptimizerKind.SGD, moments=1, lacking="its step takes the time of SGD with momentum"),
-    "soap": _Rule(lacking="its preconditioners are not counted", decides=True),
-    "adam-bnb-8bit": _EIGHT_BIT,
-    "adamw-bnb-8bit": _EIGHT_BIT,
-}
-"""Values of `optimizer`: Megatron-LM's own (megatron/training/arguments.py of megatron-core 0.19.2) and those of public
-forks (inclusionAI/Ling-V2 runs bitsandbytes' 8-bit AdamW, which keeps one byte a moment; arXiv 2110.02861)."""
 
 
 def batch(keys: Keys, notes: Notes, *, stock: bool = False) -> Batch:
@@ -116,26 +84,55 @@ def precision(keys: Keys, notes: Notes) -> Precision:
     if not half and not keys.values.keys() & {"bf16", "fp16"}:
         notes.assume("training in fp32", "neither bf16 nor fp16 is stated, and Megatron-LM then trains in fp32")
     names = _TYPES
-    main = keys.choice("main_grads_dtype", "fp32", ("fp32", "bf16"))
-    first, second = keys.choice("exp_avg_dtype", "fp32", names), keys.choice("exp_avg_sq_dtype", "fp32", names)
+    stated = _stated_moments(keys)
     master = keys.choice("main_params_dtype", "fp32", names)
     aware = keys.boolean("use_precision_aware_optimizer")
-    narrow = keys.boolean("grad_reduce_in_bf16") | keys.boolean("use_torch_fsdp2") or (aware and main == "bf16")
-    accumulated = keys.boolean("accumulate_allreduce_grads_in_fp32")
-    narrow |= keys.boolean("fp16") and not accumulated
-    rule = _rule(keys, notes)
+    narrow = _narrow_gradients(keys)
+    rule = _rule(keys).noted(keys.text("optimizer", "adam"), notes, where=keys.place("optimizer"))
     low = _low_precision(keys)
     narrow_weights = keys.boolean("fp8_param_gather") | keys.boolean("fp4_param") | keys.boolean("fp4_param_gather")
+    primary = low is not None and narrow_weights
+    first, second = rule.moments(*(stated if aware else (_FP32_BYTES, _FP32_BYTES)))
     return Precision(
         weight_bytes=2 if half else 4,
         gradient_bytes=2 if half and narrow else 4,
-        master_weight_bytes=(ELEMENT_BYTES[master] if aware else 4) if half else 0,
-        first_moment_bytes=rule.moment_bytes or (ELEMENT_BYTES[first] if aware else 4),
-        second_moment_bytes=(rule.moment_bytes or (ELEMENT_BYTES[second] if aware else 4)) if rule.moments > 1 else 0,
+        master_weight_bytes=_master_bytes(keys, ELEMENT_BYTES[master], primary=primary) if half else 0,
+        first_moment_bytes=first,
+        second_moment_bytes=second,
         activation_bytes=2 if half else 4,
         low_precision=low,
-        low_precision_weights=low is not None and narrow_weights,
+        weight_transposes=not keys.boolean("no_fp8_weight_transpose_cache"),
+        delayed_scaling=low is LowPrecision.FP8 and keys.choice("fp8_recipe", "delayed", _FP8_RECIPES) == "delayed",
+        low_precision_weights=primary,
     )
+
+
+def _master_bytes(keys: Keys, stated: int, *, primary: bool) -> int:
+    """Bytes of a master weight; the precision-aware optimizer keeps the lower half of an fp32 one beside a bf16 weight.
+
+    Megatron-LM megatron/core/optimizer/__init__.py passes `store_param_remainders` to Transformer Engine 2.1 and later,
+    whose FusedAdam keeps 16 bits of each master weight then (pytorch/optimizers/fused_adam.py); weights that are stored
+    in fp8 are no upper half.
+    """
+    remainders = keys.boolean("store_param_remainders", default=True) and not primary
+    if not keys.boolean("use_precision_aware_optimizer"):
+        return _FP32_BYTES
+    halved = remainders and stated == _FP32_BYTES and keys.boolean("bf16")
+    return stated // 2 if halved else stated
+
+
+def _stated_moments(keys: Keys) -> list[int]:
+    """Bytes of both moments as the precision-aware optimizer would keep them."""
+    return [ELEMENT_BYTES[keys.choice(key, "fp32", _TYPES)] for key in ("exp_avg_dtype", "exp_avg_sq_dtype")]
+
+
+def _narrow_gradients(keys: Keys) -> bool:
+    """Whether main gradients have 16 bits in 16-bit training."""
+    main = keys.choice("main_grads_dtype", "fp32", ("fp32", "bf16"))
+    aware = keys.boolean("use_precision_aware_optimizer")
+    narrow = keys.boolean("grad_reduce_in_bf16") | keys.boolean("use_torch_fsdp2") or (aware and main == "bf16")
+    accumulated = keys.boolean("accumulate_allreduce_grads_in_fp32")
+    return narrow or (keys.boolean("fp16") and not accumulated)
 
 
 def _is_half(keys: Keys) -> bool:
@@ -159,24 +156,32 @@ def _low_precision(keys: Keys) -> LowPrecision | None:
     return _FP8_RECIPES[recipe8]
 
 
-def _rule(keys: Keys, notes: Notes) -> _Rule:
-    """How the optimizer is modelled; what is lacking is noted."""
-    name = keys.choice("optimizer", "adam", _OPTIMIZERS)
-    rule = _OPTIMIZERS[name]
-    if rule.lacking:
-        what = f"the optimizer {name}"
-        notes.not_modelled(what, where=keys.place("optimizer"), effect=rule.lacking, decides=rule.decides)
-    return rule
+def _rule(keys: Keys) -> OptimizerRule:
+    """How the optimizer is modelled; the precision-aware one refuses all but Adam (optimizer_config.py)."""
+    known = optimizers("megatron")
+    return known[keys.choice("optimizer", "adam", known)]
 
 
 def optimizer(keys: Keys) -> Optimizer:
-    """The update rule and where its state lives."""
-    kind = _OPTIMIZERS[keys.choice("optimizer", "adam", _OPTIMIZERS)].kind
+    """The update rule, what its step holds for a moment, and where its state lives.
+
+    Without the precision-aware optimizer a step widens 16-bit gradients (distrib_optimizer.py and optimizer.py
+    `_copy_model_grads_to_main_grads`); with it, master weights are part of the state that the first step makes.
+    """
+    rule = _rule(keys)
+    aware = keys.boolean("use_precision_aware_optimizer")
+    scalars = keys.choice("muon_scalar_optimizer", "adam", ("adam", "lion"))
     fraction = keys.number("optimizer_offload_fraction", 1.0)
     if fraction > 1:
         keys.wrong("optimizer_offload_fraction", "a number from 0 to 1")
-    return Optimizer(
-        kind=kind,
+    apart = rule.optimizer
+    if apart.kind is OptimizerKind.MUON and scalars == "lion":
+        apart = replace(apart, exempt_second_bytes=0.0)
+    return replace(
+        apart,
+        step_bytes=_FP32_BYTES if _is_half(keys) and _narrow_gradients(keys) and not aware else 0.0,
+        moment_copy_bytes=_FP32_BYTES * sum(width < _FP32_BYTES for width in _stated_moments(keys)) if aware else 0.0,
+        master_in_state=aware,
         offload_fraction=fraction if keys.boolean("optimizer_cpu_offload") else 0.0,
         muon_newton_schulz_steps=keys.integer("muon_num_ns_steps", 5, minimum=1),
     )
@@ -200,19 +205,31 @@ def software(keys: Keys, notes: Notes) -> Software:
         overlap_parameter_gather=keys.boolean("overlap_param_gather"),
         overlap_tensor_parallel=keys.boolean("tp_comm_overlap"),
         expert_dispatch=_dispatch(keys, notes, turbo=turbo, stage=stage),
+        expert_dispatch_units=_dispatch_units(keys, turbo=turbo),
         expert_backend=_expert_backend(keys, turbo=turbo, stage=stage),
         attention_backend=_attention_backend(keys, turbo=turbo),
         rotary_fusion=keys.boolean("apply_rope_fusion", default=True),
+        deterministic=keys.boolean("deterministic_mode"),
+        deferred_output_gradients=_deferred_output_gradients(keys),
         attention_mask_tensor=keys.boolean("create_attention_mask_in_dataloader", default=True),
         attention_dropout=keys.number("attention_dropout", 0.1),
         hidden_dropout=keys.number("hidden_dropout", 0.1),
         permute_fusion=permute_fusion,
         expert_capacity_factor=keys.number("moe_expert_capacity_factor"),
+        expert_capacity_padded=_pads(keys),
+        sync_free_stage=stage,
+        router_in_fp32=keys.text("moe_router_dtype") in _WIDE_ROUTERS,
         force_load_balancing=keys.boolean("moe_router_force_load_balancing"),
         vocabulary_divisible_by=keys.integer("make_vocab_size_divisible_by", 128, minimum=1)
         if padded_vocabulary(keys) is None and not keys.integer("extra_vocab_size", 0)
         else 1,
     )
+
+
+def _pads(keys: Keys) -> bool:
+    """Whether experts compute their whole capacity, filled or not; True where there is none, which changes nothing."""
+    padded = keys.boolean("moe_pad_expert_input_to_capacity")
+    return padded or keys.number("moe_expert_capacity_factor") is None
 
 
 def _flash_attention(keys: Keys, *, turbo: bool, own: Dialect) -> bool:
@@ -252,6 +269,15 @@ def _cross_entropy(keys: Keys) -> CrossEntropy:
     return CrossEntropy.TRANSFORMER_ENGINE if implementation == "te" else CrossEntropy.NATIVE_FUSED
 
 
+def _deferred_output_gradients(keys: Keys) -> int:
+    """Micro batches whose weight gradient of the output layer waits; without a limit all of them do.
+
+    Megatron-LM megatron/core/model_parallel_config.py `wgrad_deferral_limit`.
+    """
+    limit = keys.integer("wgrad_deferral_limit", 0)
+    return (limit or MAXIMUM_INTEGER) * keys.boolean("defer_embedding_wgrad_compute")
+
+
 def _dispatch(keys: Keys, notes: Notes, *, turbo: bool, stage: int) -> ExpertDispatch:
     kinds = ("allgather", "alltoall", "alltoall_seq", "flex")
     kind = keys.choice("moe_token_dispatcher_type", "allgather", kinds)
@@ -262,6 +288,17 @@ def _dispatch(keys: Keys, notes: Notes, *, turbo: bool, stage: int) -> ExpertDis
     if kind == "flex":
         return fused_dispatch(backend, notes, where=keys.place("moe_flex_dispatcher_backend"))
     return ExpertDispatch.ALL_GATHER if kind == "allgather" else ExpertDispatch.ALL_TO_ALL
+
+
+def _dispatch_units(keys: Keys, *, turbo: bool) -> int:
+    """Compute units of DeepEP: `turbo_deepep_num_cu` of Primus-Turbo's, one of two names in Megatron-LM.
+
+    Megatron-LM megatron/core/transformer/transformer_config.py, Primus configs/modules/megatron/primus_turbo.yaml.
+    """
+    stock = keys.integer("moe_deepep_num_sms", 20, minimum=2)
+    flexible = keys.integer("moe_flex_dispatcher_num_sms", stock, minimum=2)
+    own = keys.integer("turbo_deepep_num_cu", flexible, minimum=2)
+    return own if turbo else flexible
 
 
 def _expert_backend(keys: Keys, *, turbo: bool, stage: int) -> ExpertBackend:

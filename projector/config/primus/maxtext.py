@@ -13,6 +13,7 @@ from projector.config.document import Document
 from projector.config.element_types import ELEMENT_BYTES
 from projector.config.keys import Keys
 from projector.config.notes import Notes
+from projector.config.optimizers import OptimizerRule, optimizers
 from projector.config.overriding import overridden
 from projector.config.primus.experiment import Module, nulls
 from projector.config.primus.facts import framework_facts, framework_values
@@ -30,7 +31,6 @@ from projector.job import (
     LowPrecision,
     ModelArchitecture,
     Optimizer,
-    OptimizerKind,
     Parallelism,
     Precision,
     Recompute,
@@ -64,12 +64,6 @@ _QUANTIZATIONS = {
     "te_mxfp8": LowPrecision.MXFP8,
     "te_nvfp4": LowPrecision.NVFP4,
 }
-_OPTIMIZERS = {
-    "adamw": OptimizerKind.ADAM,
-    "adam_pax": OptimizerKind.ADAM,
-    "sgd": OptimizerKind.SGD,
-    "muon": OptimizerKind.MUON,
-}
 _POLICIES = {"full": True, "none": False}
 """`remat_policy` values whose meaning the engine has: everything is computed again, or nothing."""
 
@@ -97,7 +91,7 @@ def load(module: Module, document: Document) -> LoadedConfiguration:
         parallelism=_parallelism(keys, axes, model),
         batch=_batch(keys, axes),
         precision=_precision(keys, notes),
-        optimizer=_optimizer(keys, notes),
+        optimizer=_optimizer(keys),
         recompute=_recompute(keys, notes),
         software=_software(keys, notes),
     )
@@ -173,14 +167,14 @@ def _precision(keys: Keys, notes: Notes) -> Precision:
     """
     weight = _element_bytes(keys, "weight_dtype", "float32")
     stated = keys.text("mu_dtype") or None
-    first = weight if stated is None else _element_bytes(keys, "mu_dtype", stated)
-    kind = _OPTIMIZERS[keys.choice("opt_type", "adamw", _OPTIMIZERS)]
+    mean = weight if stated is None else _element_bytes(keys, "mu_dtype", stated)
+    first, second = _rule(keys).moments(mean, weight)
     return Precision(
         weight_bytes=weight,
         gradient_bytes=_element_bytes(keys, "grad_dtype", "float32"),
         master_weight_bytes=0,
-        first_moment_bytes=0 if kind is OptimizerKind.SGD else first,
-        second_moment_bytes=weight if kind is OptimizerKind.ADAM else 0,
+        first_moment_bytes=first,
+        second_moment_bytes=second,
         activation_bytes=_element_bytes(keys, "dtype", "bfloat16"),
         low_precision=_low_precision(keys, notes),
     )
@@ -202,17 +196,21 @@ def _low_precision(keys: Keys, notes: Notes) -> LowPrecision | None:
     return _QUANTIZATIONS.get(name)
 
 
-def _optimizer(keys: Keys, notes: Notes) -> Optimizer:
-    kind = _OPTIMIZERS[keys.choice("opt_type", "adamw", _OPTIMIZERS)]
-    if kind is OptimizerKind.MUON:
-        notes.not_modelled(
-            "AdamW beside Muon, for embeddings, output layer and norms",
-            where=keys.place("opt_type"),
-            effect="their second moments are not counted",
-            decides=True,
-        )
+def _rule(keys: Keys) -> OptimizerRule:
+    known = optimizers("maxtext")
+    return known[keys.choice("opt_type", "adamw", known)]
+
+
+def _optimizer(keys: Keys) -> Optimizer:
+    """The update rule and where its state lives; the parameters that Muon leaves to Adam inherit their width too."""
+    weight = _element_bytes(keys, "weight_dtype", "float32")
     offloaded = keys.boolean("optimizer_memory_host_offload")
-    return Optimizer(kind=kind, offload_fraction=1.0 if offloaded else 0.0)
+    return replace(
+        _rule(keys).optimizer,
+        exempt_first_bytes=float(weight),
+        exempt_second_bytes=float(weight),
+        offload_fraction=1.0 if offloaded else 0.0,
+    )
 
 
 def _recompute(keys: Keys, notes: Notes) -> Recompute:

@@ -10,6 +10,7 @@ from projector.config.torchtitan.facts import torchtitan_facts
 from projector.config.torchtitan.layout import grouped, parallelism, stated_shards, world
 from projector.config.torchtitan.model import architecture
 from projector.config.torchtitan.spelling import TitanKeys
+from projector.config.torchtitan.split_backward import check_split_backward
 from projector.config.torchtitan.training import batch, optimizer, precision, recompute, software
 from projector.job import TrainingJob
 from projector.provenance import Assumption, ConfigValue, LoadedConfiguration
@@ -59,6 +60,7 @@ def load(values: Values, *, format_: str) -> LoadedConfiguration:
         schedule=schedule,
     )
     _note_compiled_casts(job, keys, notes)
+    check_split_backward(job, keys, notes, registry=values.registry)
     facts = torchtitan_facts()
     note_switches(keys, notes, facts.unmodelled)
     cluster = of_devices(devices, notes, why=_AS_MANY, stated=values.cluster)

@@ -43,14 +43,16 @@ class PipelineSchedule:
 
 _SCHEDULES = {
     "1f1b": PipelineSchedule(schedule=Schedule.ONE_F_ONE_B, chunks=1, needs=Needs.STAGES),
-    "gpipe": PipelineSchedule(schedule=Schedule.ONE_F_ONE_B, chunks=1, exact=False),
+    "gpipe": PipelineSchedule(schedule=Schedule.GPIPE, chunks=1),
     "interleaved1f1b": PipelineSchedule(schedule=Schedule.INTERLEAVED, chunks=2, needs=Needs.ROUNDS),
-    "loopedbfs": PipelineSchedule(schedule=Schedule.INTERLEAVED, chunks=2, exact=False),
-    "interleavedzerobubble": PipelineSchedule(schedule=Schedule.INTERLEAVED, chunks=2, exact=False, needs=Needs.ROUNDS),
+    "loopedbfs": PipelineSchedule(schedule=Schedule.LOOPED_BFS, chunks=2),
+    "interleavedzerobubble": PipelineSchedule(schedule=Schedule.INTERLEAVED_ZERO_BUBBLE, chunks=2, needs=Needs.ROUNDS),
     "zbvzerobubble": PipelineSchedule(schedule=Schedule.ZBV_FORMATTED, chunks=2),
     "dualpipev": PipelineSchedule(schedule=Schedule.ZBV_FORMATTED, chunks=2, exact=False, needs=Needs.STAGES),
 }
 """By PyTorch's names without case and underscores (torch/distributed/pipelining/schedules.py)."""
+_IN_GROUPS = (Schedule.INTERLEAVED, Schedule.INTERLEAVED_ZERO_BUBBLE, Schedule.LOOPED_BFS)
+"""Schedules over several chunks in a row, in rounds of micro batches; one round for breadth first."""
 _TABLE = "parallelism.pipeline_parallel_schedule_csv"
 """A file with the events of a schedule of its own, which takes the place of a name."""
 _OLD_SCHEDULES = {"flexibleinterleaved1f1b": "interleaved1f1b"}
@@ -109,7 +111,7 @@ def grouped(layout: Parallelism, keys: TitanKeys, *, micro_batches: int) -> Para
     if rest:
         message = f"{micro_batches} micro batches over {layout.pipeline} pipeline ranks are no {rounds} equal rounds"
         raise BatchIndivisible(message, place=place, expected=f"{each * rounds}, or a multiple of {layout.pipeline}")
-    return replace(layout, micro_batch_group=each) if known.schedule is Schedule.INTERLEAVED else layout
+    return replace(layout, micro_batch_group=each) if known.schedule in _IN_GROUPS else layout
 
 
 def world(layout: Parallelism, *, shard: int | None) -> int | None:

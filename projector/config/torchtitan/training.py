@@ -1,8 +1,11 @@
 """Batch, element widths, optimizer, recomputation and framework choices from TorchTitan's values."""
 
+from dataclasses import replace
+
 from projector.config.element_types import ELEMENT_BYTES
 from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.notes import Notes
+from projector.config.optimizers import OptimizerRule, optimizers
 from projector.config.torchtitan.spelling import MICRO_BATCH, TitanKeys
 from projector.errors import BatchIndivisible, ConfigurationError, shown
 from projector.job import (
@@ -15,7 +18,6 @@ from projector.job import (
     LowPrecision,
     ModelArchitecture,
     Optimizer,
-    OptimizerKind,
     Precision,
     Recompute,
     RecomputeGranularity,
@@ -28,13 +30,6 @@ _GLOBAL = "training.global_batch_size"
 _TOKENS, _ALL_TOKENS = "training.num_tokens_per_microbatch_per_dp_rank", "training.num_tokens_per_train_step"
 _TYPES = ("float32", "bfloat16", "float16")
 """Types that a value may be stored in (torchtitan/config `TORCH_DTYPE_MAP`)."""
-_OPTIMIZERS = {
-    "Adam": OptimizerKind.ADAM,
-    "AdamW": OptimizerKind.ADAM,
-    "SGD": OptimizerKind.SGD,
-    "Muon": OptimizerKind.MUON,
-    "DistMuon": OptimizerKind.MUON,
-}
 _FLOAT8 = frozenset({"float8", "quantize.linear.float8", "quantize.dense.float8"})
 _MX = frozenset({"mx", "quantize.linear.mx", "quantize.dense.mx"})
 _WIDE_GRADIENTS = "rowwise_with_gw_hp"
@@ -125,14 +120,14 @@ def precision(keys: TitanKeys, notes: Notes) -> Precision:
     stored = ELEMENT_BYTES[keys.choice("training.dtype", "float32", _TYPES)]
     computed = ELEMENT_BYTES[keys.choice("training.mixed_precision_param", "bfloat16", _TYPES)]
     reduced = ELEMENT_BYTES[keys.choice("training.mixed_precision_reduce", "float32", _TYPES)]
-    adam = _optimizer_kind(keys, None) is OptimizerKind.ADAM
+    first, second = _rule(keys, None).moments(stored, stored)
     return Precision(
         weight_bytes=stored,
         gradient_bytes=stored,
         reduction_bytes=reduced,
         master_weight_bytes=0,
-        first_moment_bytes=stored,
-        second_moment_bytes=stored if adam else 0,
+        first_moment_bytes=first,
+        second_moment_bytes=second,
         activation_bytes=min(stored, computed),
         low_precision=_low_precision(keys, notes),
     )
@@ -195,28 +190,40 @@ def _names(keys: TitanKeys, key: str) -> list[str]:
 
 
 def optimizer(keys: TitanKeys, notes: Notes) -> Optimizer:
-    """The update rule, and whether FSDP keeps weights, gradients and its state in host memory."""
+    """The update rule, what its step makes, and whether FSDP keeps weights, gradients and its state in host memory.
+
+    The step runs in one kernel by default since 2025 (`optimizer.implementation`); before, `optimizer.fused` asked for
+    it, and torch otherwise takes its multi-tensor kernels (torchtitan/components/optimizer.py).
+    """
+    rule, dtype = _rule(keys, notes), keys.choice("training.dtype", "float32", _TYPES)
     offload = keys.boolean("training.enable_cpu_offload")
-    return Optimizer(
-        kind=_optimizer_kind(keys, notes), offload_fraction=1.0 if offload else 0.0, offload_shards=offload
+    stored = ELEMENT_BYTES[dtype]
+    return replace(
+        rule.optimizer,
+        exempt_first_bytes=float(stored),
+        exempt_second_bytes=float(stored),
+        step_bytes=rule.foreach_copies * stored if _multi_tensor(keys) else 0.0,
+        newton_schulz_bytes=2,
+        offload_fraction=1.0 if offload else 0.0,
+        offload_shards=offload,
     )
 
 
-def _optimizer_kind(keys: TitanKeys, notes: Notes | None) -> OptimizerKind:
-    name = keys.text("optimizer.name", "AdamW")
-    if name not in _OPTIMIZERS and notes is not None:
+def _multi_tensor(keys: TitanKeys) -> bool:
+    """Whether torch's multi-tensor kernels run the step."""
+    implementation, asked = keys.text("optimizer.implementation"), keys.raw("optimizer.fused")
+    if implementation is None:
+        return asked is not None and not keys.boolean("optimizer.fused")
+    return implementation == "foreach"
+
+
+def _rule(keys: TitanKeys, notes: Notes | None) -> OptimizerRule:
+    known, name = optimizers("torchtitan"), keys.text("optimizer.name", "AdamW")
+    if name not in known and notes is not None:
         notes.not_modelled(
             f"the optimizer {name}", where=keys.place("optimizer.name"), effect="Adam stands in for it", decides=True
         )
-    kind = _OPTIMIZERS.get(name, OptimizerKind.ADAM)
-    if kind is OptimizerKind.MUON and notes is not None:
-        notes.not_modelled(
-            f"AdamW beside {name}, for embeddings, output layer and norms",
-            where=keys.place("optimizer.name"),
-            effect="their second moments are not counted",
-            decides=True,
-        )
-    return kind
+    return known.get(name, known["AdamW"])
 
 
 def recompute(keys: TitanKeys, notes: Notes, *, layers: int, by_operation: bool) -> Recompute:

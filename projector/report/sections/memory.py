@@ -24,7 +24,20 @@ def section(memory: MemoryProjection) -> str:
     if len(memory.stages) > 1:
         parts += [_levels(memory), ""]
     parts.append(_components(memory))
+    if note := _first_iteration(memory.worst):
+        parts += ["", paragraph(note)]
     return "\n".join(parts)
+
+
+def _first_iteration(stage: StageMemory) -> str:
+    """By how much the first iteration is lower, where that shows."""
+    if round(stage.first_step_effect_bytes / GIB, 2) <= 0:
+        return ""
+    first = (stage.level_bytes(MemoryLevel.ALLOCATED) - stage.first_step_effect_bytes) / GIB
+    return (
+        f"The first iteration of stage {stage.stage} peaks at {first:,.2f} GiB allocated: the optimizer's state comes"
+        " with its first step."
+    )
 
 
 def _levels(memory: MemoryProjection) -> str:
@@ -48,7 +61,7 @@ def _figures(stage: StageMemory) -> tuple[object, ...]:
 
 
 def _components(memory: MemoryProjection) -> str:
-    stages = _chosen(memory)
+    stages = chosen(memory)
     title = "component" if len(memory.stages) > 1 else ""
     rows: list[tuple[str, ...]] = [(title, *(f"stage {stage.stage}" for stage in stages))] if title else []
     printed = [_printed(stage) for stage in stages]
@@ -59,7 +72,7 @@ def _components(memory: MemoryProjection) -> str:
     return columns(rows)
 
 
-def _chosen(memory: MemoryProjection) -> Sequence[StageMemory]:
+def chosen(memory: MemoryProjection) -> Sequence[StageMemory]:
     """All stages when they have room beside each other, else first, worst and last."""
     if len(memory.stages) <= _SHOWN:
         return memory.stages

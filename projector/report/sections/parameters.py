@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from projector.projection import ComponentParameters, ParameterCounts
+from projector.projection import ComponentParameters, ParameterCounts, StageMemory
 from projector.report.table import columns, heading, paragraph
 from projector.report.units import GIB
 
 
-def section(counts: ParameterCounts) -> str:
-    """Parameters by component, their sum, and what comes on top."""
+def section(counts: ParameterCounts, stages: Sequence[StageMemory] = ()) -> str:
+    """Parameters by component, their sum, and what comes on top; by stage for those that are shown."""
     parts = [heading("Parameters and activations"), _tree(counts.components, counts.total)]
     extras = [
         f"{amount:,} {what}"
@@ -21,7 +21,19 @@ def section(counts: ParameterCounts) -> str:
     on_top = f"; on top {' and '.join(extras)}" if extras else ""
     active = f"A token passes {counts.active:,}; a device holds at most {counts.per_device_max:,}{on_top}."
     note = "Activation: GiB kept for backward by one layer and micro batch on one device, before recomputation."
-    return "\n".join([*parts, paragraph(active), paragraph(note)])
+    lines = [*parts, paragraph(active), paragraph(note)]
+    if len(counts.stages) > 1 and stages:
+        lines += ["", heading("Parameters per GPU, by stage"), _by_stage(counts, stages)]
+    return "\n".join(lines)
+
+
+def _by_stage(counts: ParameterCounts, stages: Sequence[StageMemory]) -> str:
+    held = [{each.name: each.parameters for each in counts.stages[stage.stage]} for stage in stages]
+    rows = [("component", *(f"stage {stage.stage}" for stage in stages))]
+    names = dict.fromkeys(name for here in held for name in here)
+    rows += [(f"  {name}", *(f"{here[name]:,}" if name in here else "-" for here in held)) for name in names]
+    rows.append(("= stage", *(f"{stage.parameters:,}" for stage in stages)))
+    return columns(rows)
 
 
 def _tree(components: Sequence[ComponentParameters], total: int) -> str:

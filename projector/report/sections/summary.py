@@ -47,7 +47,11 @@ def _memory(memory: MemoryProjection) -> list[str]:
         f"stage {worst.stage} of {len(memory.stages)} needs most; its peak" if len(memory.stages) > 1 else "the peak"
     )
     cause = f"{whose}: {worst.peak_cause}"
-    return [_line("memory", verdict), _line("", cause)]
+    lines = [_line("memory", verdict), _line("", cause)]
+    if memory.confidence_reasons:
+        reasons = "; ".join(memory.confidence_reasons)
+        lines.append(_line("", f"confidence {memory.confidence.lower()}: {reasons}"))
+    return lines
 
 
 def _speed(performance: PerformanceProjection) -> str:

@@ -102,10 +102,38 @@ def test_bf16_optimizer_divides_its_state_at_any_stage(
     assert [held.get(name, 0) for name in ("gradients", WAITING, "optimizer state")] == pytest.approx(wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize(("content", "noted"), [(zero(0), True), (zero(0, "fp16"), True), (zero(1), False)], ids=str)
-def test_step_without_zero_leaves_no_verdict(content: dict[str, Any], *, noted: bool) -> None:
+STEPS = {
+    # DeepSpeed 0.19.8 runtime/fp16/fused_optimizer.py, zero/stage_1_and_2.py and zero/stage3.py, `step`.
+    "no ZeRO": (zero(0), 4 + 4, 0),
+    "no ZeRO, fp16": (zero(0, "fp16"), 4 + 4, 0),
+    "ZeRO-1": (zero(1), 2 + 4, 0),
+    "ZeRO-2, fp32 gradients": (zero(2, accumulated="fp32"), 4, 0),
+    "ZeRO-3": (zero(3), 2 + 4, 10**9),
+    "ZeRO-3 in tiles": (zero(3, sub_group_size=1e7), 2 + 4, 10**7),
+    "ZeRO-3 in one tile": (zero(3, sub_group_size=1e14), 2 + 4, 0),
+    "ZeRO-3 by accelerate": (
+        {"distributed_type": "DEEPSPEED", "mixed_precision": "bf16", "deepspeed_config": {"zero_stage": 3}},
+        2 + 4,
+        10**9,
+    ),
+    "BF16_Optimizer": (zero(1, accumulated="fp32"), 0, 0),
+}
+"""A run, the bytes per parameter that its step makes, and the parameters that it takes at a time; 0 for all."""
+
+
+@pytest.mark.parametrize(("content", "each", "tile"), STEPS.values(), ids=STEPS)
+def test_a_step_widens_gradients_as_deepspeed_does(content: dict[str, Any], each: float, tile: int) -> None:
+    optimizer = load(LLAMA, *RUN, beside={"ds.json": content}).job.optimizer
+    assert (optimizer.step_bytes, optimizer.step_elements, optimizer.state_from_start) == (each, tile, True)
+
+
+@pytest.mark.parametrize(("content", "said"), [(zero(0), True), (zero(0, "fp16"), False), (zero(1), False)], ids=str)
+def test_the_optimizer_that_runs_in_bf16_without_zero_is_assumed_by_name(
+    content: dict[str, Any], *, said: bool
+) -> None:
     loaded = load(LLAMA, *RUN, beside={"ds.json": content})
-    assert [note.decides for note in loaded.unmodelled if "without ZeRO" in note.what] == [True] * noted
+    assert any("BF16_Optimizer" in item.why for item in loaded.assumed) is said
+    assert not [note for note in loaded.unmodelled if "without ZeRO" in note.what]
 
 
 def test_bf16_optimizer_has_no_buckets_of_zero() -> None:

@@ -20,7 +20,7 @@ MIXED_DEEPSPEED = (2, 2, 4, 4, 4, 2)
 SINGLE = (4, 4, 0, 4, 4, 4)
 
 
-def widths(precision: Precision) -> tuple[int, ...]:
+def widths(precision: Precision) -> tuple[float, ...]:
     """Bytes of weight, gradient, master weight, both moments and activation."""
     return (
         precision.weight_bytes,
@@ -61,8 +61,16 @@ def test_published_file_is_understood_whole(name: str, arguments: tuple[str, ...
 
 
 @pytest.mark.parametrize("name", ["transformers_zero3.json", "handbook_zero3.yaml"])
-def test_offloaded_weights_leave_no_verdict(name: str) -> None:
-    assert decisive(published(name)) == ["offloading of weights to the host"]
+def test_offloaded_weights_and_gradients_live_on_the_host(name: str) -> None:
+    loaded = published(name)
+    assert decisive(loaded) == []
+    assert loaded.job.optimizer.offload_shards
+
+
+def test_weights_that_leave_the_device_without_their_state_leave_no_verdict() -> None:
+    alone = {**ZERO, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}
+    loaded = load(LLAMA, *RUN, beside={"ds.json": alone})
+    assert decisive(loaded) == ["offloading of weights to the host without all of the optimizer state"]
 
 
 def test_deepspeed_file_that_accelerate_refers_to_is_asked_for_and_then_decides() -> None:
@@ -102,7 +110,8 @@ def test_deepspeed_decides_widths(change: dict[str, Any], wanted: tuple[int, ...
     [
         (("optim=adamw_8bit",), (2, 2, 4, 1, 1, 2)),
         (("optim=paged_adamw_8bit",), (2, 2, 4, 1, 1, 2)),
-        (("optim=adafactor",), (2, 2, 4, 0, 0, 2)),
+        # Joined to one vector, no parameter has rows and columns.
+        (("optim=adafactor",), (2, 2, 4, 0, 4, 2)),
         (("bf16=false",), SINGLE),
     ],
     ids=lambda value: value[0] if isinstance(value[0], str) else "",

@@ -147,11 +147,11 @@ def test_it_means(name: str) -> None:
 OPTIMIZERS = {
     "adam": (OptimizerKind.ADAM, 4, 4, None),
     "adamw": (OptimizerKind.ADAM, 4, 4, None),
-    "adamw-bnb-8bit": (OptimizerKind.ADAM, 1, 1, False),
+    "adamw-bnb-8bit": (OptimizerKind.ADAM, 1, 1, None),
     "sgd": (OptimizerKind.SGD, 4, 0, None),
     "lion": (OptimizerKind.SGD, 4, 0, False),
     "dist_muon": (OptimizerKind.MUON, 4, 0, None),
-    "adaptive_muon": (OptimizerKind.MUON, 4, 0, True),
+    "adaptive_muon": (OptimizerKind.MUON, 4, 4, None),
     "soap": (OptimizerKind.ADAM, 4, 4, True),
 }
 
@@ -167,6 +167,24 @@ def test_an_optimizer_is_modelled_or_named(name: str) -> None:
         second,
     )
     assert unmodelled(loaded) == ({} if decides is None else {f"the optimizer {name}": decides})
+
+
+BYTES = {
+    # Megatron-LM docs/source/api-guide/dist_optimizer.md: bytes a parameter over d ranks.
+    "4 + 16/d": (("--fp16",), 4, 16),
+    "6 + 12/d": (("--bf16",), 6, 12),
+    "8 + 8/d": ((), 8, 8),
+}
+
+
+@pytest.mark.parametrize(("words", "whole", "divided"), BYTES.values(), ids=BYTES)
+def test_bytes_a_parameter_are_those_of_megatrons_documentation(
+    words: tuple[str, ...], whole: float, divided: float
+) -> None:
+    """In fp16 four of them are fp32 copies of gradients, which the step makes."""
+    job = arguments(*words).job
+    held = job.precision.weight_bytes + job.precision.gradient_bytes
+    assert (held, job.precision.optimizer_bytes + job.optimizer.step_bytes) == (whole, divided)
 
 
 def test_an_unknown_optimizer_is_refused() -> None:

@@ -118,7 +118,7 @@ SPOILT: dict[str, tuple[str, str, str]] = {
         "params}",
         "job.yaml: parallelism.sharding: 'params'; expected one of none, opti",
     ),
-    "unknown schedule": ("zerobubble", "gpipe", "job.yaml: schedule: 'gpipe'; expected one of 1f1b, 1f1b-interleaved"),
+    "unknown schedule": ("zerobubble", "vpipe", "job.yaml: schedule: 'vpipe'; expected one of 1f1b, 1f1b-interleaved"),
     "unknown word": (
         "tensor: 2",
         "context_communication: ring",

@@ -167,10 +167,9 @@ def test_sgd_keeps_no_moments() -> None:
 @pytest.mark.parametrize(
     ("plain", "other", "what"),
     [
-        ({"opt_type": "adamw"}, {"opt_type": "muon"}, "AdamW beside Muon"),
         ({"num_vocab_tiling": 1}, {"num_vocab_tiling": 4}, "the loss over 4 tiles"),
     ],
-    ids=["muon", "tiles"],
+    ids=["tiles"],
 )
 def test_what_the_engine_counts_otherwise_is_named(plain: dict[str, Any], other: dict[str, Any], what: str) -> None:
     noted = [[note for note in maxtext(**each).unmodelled if note.what.startswith(what)] for each in (plain, other)]

@@ -12,11 +12,11 @@ from projector.job import Schedule, Target
 from projector.memory import project_memory
 from projector.parallelism import Layout, resolve
 from projector.performance import project_performance
-from projector.projection import PerformanceProjection
+from projector.projection import MemoryLevel, PerformanceProjection
 from projector.schedule import Event, Kind, order
 from tests.config.torchtitan.files import load, text
 
-KINDS = {"FORWARD": Kind.F, "FULL_BACKWARD": Kind.B}
+KINDS = {"FORWARD": Kind.F, "FULL_BACKWARD": Kind.B, "BACKWARD_INPUT": Kind.B, "BACKWARD_WEIGHT": Kind.W}
 
 
 def loaded(count: int, pipeline: int, schedule: str = "Interleaved1F1B", **training: object) -> LoadedConfiguration:
@@ -38,19 +38,25 @@ def timed(configuration: LoadedConfiguration) -> PerformanceProjection:
     return project_performance(configuration.job, target(layout.pipeline), layout, catalog.device("B200"))
 
 
-def order_of_torch(monkeypatch: pytest.MonkeyPatch, *, pipeline: int, chunks: int, count: int) -> list[list[Event]]:
+def order_of_torch(
+    monkeypatch: pytest.MonkeyPatch, *, pipeline: int, chunks: int, count: int, name: str = "Interleaved1F1B"
+) -> list[list[Event]]:
     """What PyTorch's schedule runs on every rank; raises `ValueError` for a number that it refuses."""
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules", reason="torch is not installed")
-    interleaved: Any = schedules.ScheduleInterleaved1F1B
+    schedule: Any = getattr(schedules, f"Schedule{name}")
 
-    def start(self: Any, *, n_microbatches: int, **_: object) -> None:  # noqa: ANN401 - torch's
-        self._n_microbatches = n_microbatches
+    def start(self: Any, *, stages: list[Any], n_microbatches: int, **_: object) -> None:  # noqa: ANN401 - torch's
+        self._n_microbatches, self._stages, self._num_stages = n_microbatches, stages, pipeline * chunks
+        self.pp_group_size = pipeline
 
     # Its stages hold modules and its base talks to other ranks; neither decides the order.
-    monkeypatch.setattr(interleaved.__mro__[1], "__init__", start)
-    monkeypatch.setattr(interleaved, "_prepare_schedule_with_comms", lambda *_: None, raising=False)
-    stages = [SimpleNamespace(group_size=pipeline, group_rank=0) for _ in range(chunks)]
-    found = interleaved(stages, count).pipeline_order
+    monkeypatch.setattr(schedule.__mro__[1], "__init__", start)
+    monkeypatch.setattr(schedule, "_prepare_schedule_with_comms", lambda *_: None, raising=False)
+    stages = [
+        SimpleNamespace(group_size=pipeline, group_rank=0, num_stages=pipeline * chunks, submod=None)
+        for _ in range(chunks)
+    ]
+    found = schedule(stages, count).pipeline_order
     return [
         [
             Event(KINDS[action.computation_type.name], action.stage_index // pipeline, action.microbatch_index)
@@ -75,6 +81,37 @@ def test_interleaving_takes_and_refuses_what_pytorch_does_in_its_order(
         layout = resolved(loaded(count, pipeline))
         ours = order(Schedule.INTERLEAVED, pipeline, 2, layout.run_micro_batches, layout.micro_batch_group)
         assert [list(rank) for rank in ours.ranks] == theirs, count
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "chunks"),
+    [
+        ("LoopedBFS", Schedule.LOOPED_BFS, 3),
+        ("InterleavedZeroBubble", Schedule.INTERLEAVED_ZERO_BUBBLE, 2),
+        ("InterleavedZeroBubble", Schedule.INTERLEAVED_ZERO_BUBBLE, 3),
+        ("ZBVZeroBubble", Schedule.ZBV_FORMATTED, 2),
+    ],
+)
+@pytest.mark.parametrize("pipeline", [2, 3, 8])
+def test_other_schedules_of_pytorch_have_its_order(
+    monkeypatch: pytest.MonkeyPatch, name: str, schedule: Schedule, chunks: int, pipeline: int
+) -> None:
+    for count in (pipeline, 2 * pipeline, 4 * pipeline):
+        theirs = order_of_torch(monkeypatch, pipeline=pipeline, chunks=chunks, count=count, name=name)
+        ours = order(schedule, pipeline, chunks, count)
+        assert [list(rank) for rank in ours.ranks] == theirs
+
+
+@pytest.mark.parametrize("schedule", ["GPipe", "LoopedBFS"])
+def test_schedules_without_turns_keep_every_micro_batch(schedule: str) -> None:
+    some, many = (timed(loaded(count, 2, schedule)).schedule.stages[0].peak_in_flight for count in (4, 32))
+    assert (some, many) == (4, 32)
+    peaks = [
+        project_memory(each.job, resolved(each), catalog.device("B200")).stages[0].level_bytes(MemoryLevel.ALLOCATED)
+        for each in (loaded(count, 2, schedule) for count in (10, 20, 30))
+    ]
+    assert peaks[2] - peaks[1] == pytest.approx(peaks[1] - peaks[0], rel=0.02)
+    assert peaks[1] - peaks[0] > 0
 
 
 def test_the_numbers_that_a_refusal_names_are_taken() -> None:

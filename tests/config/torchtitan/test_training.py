@@ -11,6 +11,7 @@ from projector.job import (
     ExpertDispatch,
     LowPrecision,
     OptimizerKind,
+    ParameterClass,
     Precision,
     Recompute,
     RecomputeGranularity,
@@ -200,11 +201,6 @@ NOTED: dict[str, tuple[dict[str, Any], str, bool]] = {
         "weight gradients computed in 16 bits",
         False,
     ),
-    "AdamW beside Muon": (
-        {"optimizer": {"name": "Muon"}},
-        "AdamW beside Muon, for embeddings, output layer and norms",
-        True,
-    ),
     "HybridEP": (
         {
             "model": {"name": "deepseek_v3", "flavor": "16B"},
@@ -232,6 +228,22 @@ def test_what_is_not_modelled_is_named(sections: dict[str, Any], what: str, deci
 def test_muon_is_an_optimizer_without_second_moment() -> None:
     job = load(text(optimizer={"name": "Muon"})).job
     assert (job.optimizer.kind, job.precision.second_moment_bytes) == (OptimizerKind.MUON, 0)
+    assert job.optimizer.exempt_classes == (ParameterClass.EMBEDDING, ParameterClass.OUTPUT, ParameterClass.VECTOR)
+    assert (job.optimizer.exempt_first_bytes, job.optimizer.exempt_second_bytes) == (4, 4)
+
+
+STEPS = {
+    "by default": ({}, 0),
+    "fused": ({"fused": True}, 0),
+    "not fused, as in 2024": ({"fused": False}, 4),
+    "multi-tensor": ({"implementation": "foreach"}, 4),
+    "one by one": ({"implementation": "for-loop"}, 0),
+}
+
+
+@pytest.mark.parametrize(("section", "each"), STEPS.values(), ids=STEPS)
+def test_a_multi_tensor_step_makes_a_root_of_every_second_moment(section: dict[str, Any], each: float) -> None:
+    assert load(text(optimizer=section)).job.optimizer.step_bytes == each
 
 
 WRONG = {

@@ -1,0 +1,73 @@
+"""Reading a calibration file: what a person measured on their own machine (docs/calibration.md).
+
+A section that the engine does not use is listed as without effect; a mistake inside one that it uses is an error.
+"""
+
+from collections.abc import Mapping
+
+from projector.catalog import Calibration, OutsideMeasurement
+from projector.config.nearest import nearest
+from projector.config.safe_yaml import parse_mapping
+from projector.errors import ConfigurationError, shown
+
+_LARGEST_FILE = 64 * 1024
+"""Characters; a calibration file is a handful of lines."""
+_LARGEST_BYTES = 2**42
+"""More than any device holds."""
+_LARGEST_GROUPS = 1000
+"""More process groups than any framework makes."""
+_OUTSIDE = ("bytes", "groups", "dispatch_buffer_bytes", "source")
+
+
+def read_calibration_file(text: str, *, place: str = "calibration file") -> Calibration:
+    """Read a calibration file in YAML or JSON.
+
+    Raises `ConfigurationError` that names the key, its value and what would be right.
+    """
+    if len(text) > _LARGEST_FILE:
+        raise ConfigurationError(f"{len(text)} characters", place=place, expected=f"at most {_LARGEST_FILE}")
+    entries = parse_mapping(text, name=place)
+    outside = entries.get("outside_allocator")
+    return Calibration(
+        device=_text(entries, "device", place, "the GPU it was measured on, such as MI300X"),
+        outside_allocator=None if outside is None else _outside(outside, f"{place}: outside_allocator"),
+        without_effect=tuple(key for key in entries if key not in {"device", "outside_allocator"}),
+    )
+
+
+def _outside(entries: object, place: str) -> OutsideMeasurement:
+    if not isinstance(entries, Mapping):
+        raise ConfigurationError(f"{shown(entries)} is not a map", place=place, expected=f"keys {', '.join(_OUTSIDE)}")
+    for key in entries:
+        if key not in _OUTSIDE:
+            raise ConfigurationError("is not a known key", place=f"{place}.{key}", expected=nearest(key, _OUTSIDE))
+    size = _count(entries, "bytes", place, least=1, most=_LARGEST_BYTES)
+    if size is None:
+        raise ConfigurationError("is missing", place=f"{place}.bytes", expected="bytes outside torch's allocator")
+    buffers = _count(entries, "dispatch_buffer_bytes", place, least=0, most=size) or 0
+    return OutsideMeasurement(
+        size_bytes=size,
+        groups=_count(entries, "groups", place, least=0, most=_LARGEST_GROUPS),
+        dispatch_buffer_bytes=buffers,
+        source=_text(entries, "source", place, "how and where it was measured"),
+    )
+
+
+def _text(entries: Mapping[str, object], key: str, place: str, expected: str) -> str:
+    value = entries.get(key)
+    if value is None:
+        raise ConfigurationError("is missing", place=f"{place}.{key}", expected=expected)
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(shown(value), place=f"{place}.{key}", expected=f"expected {expected}")
+    return value
+
+
+def _count(entries: Mapping[str, object], key: str, place: str, *, least: int, most: int) -> int | None:
+    """A whole number, None when absent; a float that is one serves, since YAML reads 1.2e+10 as a float."""
+    value = entries.get(key)
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most and value % 1 == 0:
+        return int(value)
+    expected = f"expected a whole number from {least} to {most}"
+    raise ConfigurationError(shown(value), place=f"{place}.{key}", expected=expected)

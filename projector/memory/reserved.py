@@ -1,0 +1,104 @@
+"""From allocated to reserved: what torch's caching allocator holds beyond what is in use.
+
+The stages that may be the fullest are replayed on the allocator, within a bounded effort; the others, and jobs whose
+framework's allocations are not known one by one, take the ratio of published runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from projector.catalog import Device, ReservedRatio, reserved_ratio
+from projector.memory.allocator import StageReplays
+from projector.parallelism import Layout
+from projector.projection import MemoryComponent, MemoryLevel, StageMemory
+
+EFFORT_STEPS = 40_000
+"""Allocations and frees that a projection replays at most, which bounds its time: about 0.05 s on a laptop's core."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slack:
+    """Reserved beyond allocated memory of a stage, as shares of allocated memory."""
+
+    expected: float
+    """Most likely."""
+    lower: float
+    """Lower end."""
+    upper: float
+    """Upper end."""
+    first_reserved_bytes: int | None = None
+    """Bytes reserved when the first iteration is over; None where the stage was not replayed."""
+
+
+def published(device: Device) -> Slack:
+    """The slack of published runs on GPUs of the device's vendor."""
+    ratio = reserved_ratio(device.vendor)
+    return Slack(expected=ratio.expected - 1, lower=ratio.lower - 1, upper=ratio.upper - 1)
+
+
+def fragmented(found: Sequence[Slack], layout: Layout, device: Device) -> tuple[Slack, ...]:
+    """The slacks where chunks interleave: what is kept then lives for unequal times, and holes between stay."""
+    if layout.virtual_pipeline == 1:
+        return tuple(found)
+    most = reserved_ratio(device.vendor).interleaved_upper - 1
+    return tuple(replace(each, upper=max(each.upper, most)) for each in found)
+
+
+def with_slack(stage: StageMemory, slack: Slack) -> StageMemory:
+    """The stage with the allocator's slack among its components, behind what is allocated."""
+    size = round(slack.expected * stage.level_bytes(MemoryLevel.ALLOCATED))
+    part = MemoryComponent(name="allocator slack", level=MemoryLevel.RESERVED, size_bytes=size)
+    inside = [each for each in stage.components if each.level is not MemoryLevel.DEVICE]
+    beyond = [each for each in stage.components if each.level is MemoryLevel.DEVICE]
+    whole = replace(stage, components=(*inside, part, *beyond))
+    first = slack.first_reserved_bytes
+    if first is None:
+        return whole
+    least = stage.first_iteration_allocated_bytes or 0
+    reserved = whole.level_bytes(MemoryLevel.RESERVED)
+    return replace(whole, first_iteration_reserved_bytes=min(max(first, least), reserved))
+
+
+def slacks(allocated_bytes: Sequence[int], replays: StageReplays | None, device: Device) -> tuple[Slack, ...]:
+    """The slack of every stage, by its allocated memory; `replays` None replays none."""
+    ratio = reserved_ratio(device.vendor)
+    fallback = published(device)
+    found = [fallback] * len(allocated_bytes)
+    if replays is None:
+        return tuple(found)
+    fullest = max(allocated_bytes)
+    candidates = [
+        number
+        for number in sorted(range(len(found)), key=lambda number: -allocated_bytes[number])
+        if allocated_bytes[number] * ratio.upper >= fullest
+    ]
+    left = EFFORT_STEPS
+    steps = {number: replays.steps(number) for number in candidates}
+    for position, number in enumerate(candidates):
+        if steps[number] > left:
+            break
+        share = left // (len(candidates) - position)
+        ranks = max(1, share // max(1, steps[number]))
+        peaks = replays.play(number, ranks=ranks)
+        left -= steps[number] * ranks
+        # Where the optimizer step is the peak, more is allocated than in the passes that are replayed.
+        beyond = max(0, peaks.reserved_bytes - allocated_bytes[number])
+        found[number] = _around(beyond / allocated_bytes[number], ratio, peaks.first_reserved_bytes)
+    return tuple(found)
+
+
+def pooled_slacks(allocated_bytes: Sequence[int], pools_bytes: Sequence[int], device: Device) -> tuple[Slack, ...]:
+    """The slack of stages whose pools of other streams are known."""
+    ratio = reserved_ratio(device.vendor)
+    pairs = zip(pools_bytes, allocated_bytes, strict=True)
+    return tuple(_around(pools / max(1, allocated), ratio) for pools, allocated in pairs)
+
+
+def _around(share: float, ratio: ReservedRatio, first_reserved_bytes: int | None = None) -> Slack:
+    """A replayed slack with the deviation of replays from measured runs."""
+    return Slack(
+        expected=max(0.0, share),
+        lower=max(0.0, share - ratio.replayed_below),
+        upper=max(0.0, share) + ratio.replayed_above,
+        first_reserved_bytes=first_reserved_bytes,
+    )

@@ -1,0 +1,176 @@
+"""How many rows the experts of the busiest device receive where nothing but the router decides it.
+
+A router that has collapsed sends every token of a pass to the same `top_k` experts. How many of them a device holds is
+then drawn without replacement, so that the rows it receives, over the balanced share, have the variance
+(n - 1) / top_k x (E - top_k) / (E - 1) with n expert-parallel ranks and E experts (hypergeometric distribution). Passes
+whose rows are in memory together differ in their layer or their tokens, and their mean has that variance over their
+number: many layers and many micro batches in flight even out what one pass alone does not.
+
+The constants say how many such deviations a device is above balance at the highest step of a run, which is among the
+first for a router that starts from nothing. A router with a balancing loss then evens out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from projector.errors import ConfigurationError
+from projector.job import MixtureOfExperts, TrainingJob
+from projector.layers.decoder import shaped_layer
+from projector.layers.dispatch import has_static_rows
+from projector.layers.shapes import Shapes
+from projector.parallelism import Layout
+from projector.projection import MemoryComponent, MemoryLevel, MemoryProjection, StageMemory
+from projector.provenance import Assumption
+
+EXPECTED_DEVIATIONS, UPPER_DEVIATIONS = 0.6, 1.25
+"""Between median and mean (0.5, 0.8), and what eleven of fourteen runs stay below: Megatron-LM's functional and release
+tests (d98e8a64; those on which constants may be fitted), each at the highest of its fifty to thousands of steps, from
+the memory that the rows of its experts took."""
+EXPERTS = "saved activations: experts"
+"""The component that tells how many passes are in memory together."""
+
+Stages = Sequence[StageMemory]
+Factors = tuple[float, float, float]
+"""Rows over the balanced share: least, expected and most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoutedStages:
+    """Memory of every stage at the ends of what routing may do, and in between."""
+
+    lowest: Stages
+    """Balanced routing, or what was stated."""
+    expected: Stages
+    """The highest step of a usual run."""
+    highest: Stages
+    """The highest step of an unlucky one."""
+
+
+def routing_decides(job: TrainingJob, layout: Layout) -> bool:
+    """Whether the router decides how many rows a device's experts receive."""
+    software = job.software
+    padded = software.expert_capacity_factor is not None and software.expert_capacity_padded
+    fixed = software.force_load_balancing or padded or has_static_rows(software, layout.expert)
+    return layout.expert > 1 and bool(job.model.expert_blocks) and not fixed
+
+
+def routed_stages(job: TrainingJob, layout: Layout, shapes: Shapes, at: Callable[[float], Stages]) -> RoutedStages:
+    """Memory as routing may make it; `at` gives it for rows of the busiest device over the balanced share."""
+    stated = job.software.routing_imbalance
+    if not routing_decides(job, layout):
+        only = at(1.0)
+        return RoutedStages(lowest=only, expected=only, highest=only)
+    if stated is not None:
+        _check(stated, _limit(job, layout))
+        only = _marked(at(stated), [(stated, stated, stated)] * layout.pipeline)
+        return RoutedStages(lowest=only, expected=only, highest=only)
+    lowest = at(1.0)
+    points: dict[float, Stages] = {1.0: lowest}
+
+    def known(factor: float) -> Stages:
+        if factor not in points:
+            points[factor] = at(factor)
+        return points[factor]
+
+    factors = [_factors(_deviation(stage, job, layout, shapes), _limit(job, layout)) for stage in lowest]
+    expected = [_between(rank, usual, known) for rank, (_, usual, _) in enumerate(factors)]
+    highest = [_between(rank, most, known) for rank, (_, _, most) in enumerate(factors)]
+    return RoutedStages(lowest=lowest, expected=_marked(expected, factors), highest=highest)
+
+
+def _factors(deviation: float, limit: float) -> Factors:
+    usual, most = (min(1 + times * deviation, limit) for times in (EXPECTED_DEVIATIONS, UPPER_DEVIATIONS))
+    return 1.0, usual, most
+
+
+def _marked(stages: Stages, factors: Sequence[Factors]) -> Stages:
+    """The stages with the factors that they were made for."""
+    return [replace(stage, routing_imbalance=each) for stage, each in zip(stages, factors, strict=True)]
+
+
+def _check(stated: float, limit: float) -> None:
+    if not 1 <= stated <= limit:
+        message = f"a routing imbalance of {stated:g} cannot be"
+        expected = f"from 1 to {limit:g}, where every token of the group visits one device"
+        raise ConfigurationError(message, place="routing_imbalance", expected=expected)
+
+
+def _block(job: TrainingJob) -> MixtureOfExperts:
+    return job.model.expert_blocks[0]
+
+
+def _limit(job: TrainingJob, layout: Layout) -> float:
+    """All tokens of all ranks, to as many experts of one device as a token may visit."""
+    block = _block(job)
+    local = block.experts // layout.expert
+    return layout.expert * min(1.0, local / block.top_k)
+
+
+def _deviation(stage: StageMemory, job: TrainingJob, layout: Layout, shapes: Shapes) -> float:
+    """Standard deviation of the rows of a collapsed router, as a mean over the passes that are in memory."""
+    block = _block(job)
+    variance = (layout.expert - 1) / block.top_k * (block.experts - block.top_k) / max(1, block.experts - 1)
+    return sqrt(variance / _passes(stage, job, shapes))
+
+
+def _passes(stage: StageMemory, job: TrainingJob, shapes: Shapes) -> float:
+    """Passes through a layer with experts whose rows are in memory at the peak of balanced routing; at least one."""
+    layer = next(layer for layer in job.model.layers if isinstance(layer.feed_forward, MixtureOfExperts))
+    once = sum(
+        tensor.size_bytes
+        for operation in shaped_layer(layer, shapes)
+        if operation.component == "experts"
+        for tensor in operation.saves
+    )
+    kept = sum(part.size_bytes for part in stage.components if part.name == EXPERTS)
+    return max(1.0, kept / once)
+
+
+def _between(rank: int, factor: float, known: Callable[[float], Stages]) -> StageMemory:
+    """A stage at a factor, from the powers of two around it.
+
+    The peak is the highest of moments that are linear in the factor, so that the line between two points is never below
+    it; the points are few, so that layers of few shapes have to be described.
+    """
+    low = 1.0
+    while 2 * low < factor:
+        low *= 2
+    if factor <= low:
+        return known(low)[rank]
+    below, above = known(low)[rank], known(2 * low)[rank]
+    return _mixed(below, above, (factor - low) / low)
+
+
+def _mixed(below: StageMemory, above: StageMemory, share: float) -> StageMemory:
+    """The stage on the line from one to the other."""
+    sizes: dict[tuple[str, MemoryLevel], list[int]] = {}
+    for index, stage in enumerate((below, above)):
+        for part in stage.components:
+            sizes.setdefault((part.name, part.level), [0, 0])[index] += part.size_bytes
+    order = list(MemoryLevel)
+    parts = [
+        MemoryComponent(name=name, level=level, size_bytes=size)
+        for (name, level), (low, high) in sorted(sizes.items(), key=lambda entry: order.index(entry[0][1]))
+        if (size := round(low + share * (high - low)))
+    ]
+    first = below.first_iteration_allocated_bytes
+    last = above.first_iteration_allocated_bytes
+    if first is not None and last is not None:
+        first = round(first + share * (last - first))
+    return replace(below, components=tuple(parts), first_iteration_allocated_bytes=first)
+
+
+def routing_assumptions(job: TrainingJob, memory: MemoryProjection) -> tuple[Assumption, ...]:
+    """What is assumed of the router where nobody states how uneven it is, on the stage that needs most memory."""
+    factors = memory.worst.routing_imbalance
+    if factors is None or job.software.routing_imbalance is not None:
+        return ()
+    least, usual, most = factors
+    return (
+        Assumption(
+            what=f"{usual:.2f} times the balanced rows for the experts of the busiest GPU",
+            why=f"nothing states how uneven routing is; the interval spans {least:.2f} to {most:.2f};"
+            " say --routing-imbalance or software.routing_imbalance",
+        ),
+    )

@@ -1,0 +1,69 @@
+"""How long one projection of memory takes, over layouts of which no two are equal.
+
+Processor time, so that other work on the machine does not count. Layers of new shapes have to be described once, which
+takes as long as several projections; both are told apart by projecting the same shapes without a pipeline first.
+"""
+
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import median, quantiles
+
+from projector.job import Target
+from projector.memory import project_memory
+from projector.parallelism import resolve
+from tests.bench.layouts import Case, distinct, largest
+
+LAYOUTS = 1000
+REPEATS = 5
+
+
+def lines() -> Iterator[str]:
+    """What `python -m tests.bench` prints of memory."""
+    cases = list(distinct(LAYOUTS))
+    # What the measurement itself holds is no work for the collector of a program that projects.
+    gc.collect()
+    gc.freeze()
+    described = [_seconds(case) for case in cases]
+    beyond = [_after(_without_pipeline(case), case) for case in cases]
+    yield f"memory of {len(cases)} distinct layouts, milliseconds of processor time:"
+    yield _line("with the description of new layer shapes", described)
+    yield _line("beyond it", beyond)
+    for name, case in largest():
+        first, *more = [_seconds(case) for _ in range(1 + REPEATS)]
+        stages = f"{case.layout.pipeline} stages x {case.layout.virtual_pipeline} chunks"
+        yield f"  {name}, {stages}: {min(more) * 1e3:.2f}, with new shapes and schedule {first * 1e3:.2f}"
+        start = time.process_time()
+        project_memory(case.job, case.layout, case.device)
+        yield f"    and with the caching allocator replayed: {(time.process_time() - start) * 1e3:.0f}"
+    gc.unfreeze()
+
+
+def _line(what: str, seconds: list[float]) -> str:
+    percentiles = quantiles(seconds, n=100)
+    return f"  {what}: p50 {median(seconds) * 1e3:.3f}, p95 {percentiles[94] * 1e3:.3f}"
+
+
+def _seconds(case: Case) -> float:
+    start = time.process_time()
+    project_memory(case.job, case.layout, case.device, replay=False)
+    return time.process_time() - start
+
+
+def _after(described: Case, case: Case) -> float:
+    """The time of a case whose layers `described` has."""
+    _seconds(described)
+    return _seconds(case)
+
+
+def _without_pipeline(case: Case) -> Case:
+    """The same layers on one stage."""
+    parallelism = replace(case.job.parallelism, pipeline=1, virtual_pipeline=1)
+    job = replace(case.job, parallelism=parallelism)
+    target = Target(
+        device=case.device.name,
+        nodes=case.layout.world // case.layout.devices_per_node,
+        devices_per_node=case.layout.devices_per_node,
+    )
+    return Case(job=job, layout=resolve(job, target), device=case.device)
