@@ -1,15 +1,16 @@
 """Writes `docs/accuracy.md`: how well the engine projects published measurements today."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
 from docs.accuracy_rows import beside_one_f_one_b, folded
+from projector.projection import MemoryLevel
 from tests.accuracy.__main__ import figures_and_speeds
 from tests.accuracy.memory_predictors import with_memory_predictors
 from tests.accuracy.misses import causes, largest_misses
 from tests.accuracy.rows import MEMORY_QUANTITIES, Row, load
-from tests.accuracy.scoring import Figure
+from tests.accuracy.scoring import LEVELS, Figure, ScoredRow
 from tests.accuracy.trivial import anchored, with_constant_speed
 
 PAGE = Path(__file__).with_name("accuracy.md")
@@ -37,6 +38,18 @@ MEMORY = """
 
 `inside` is the share of all answered rows whose measured value the interval holds, `width` the median half width of
 those intervals in percent of the projected value. GiB per GPU, by level.
+"""
+INTERVALS = """
+## Intervals of memory
+
+Per level and overall, the share of rows whose measured value the interval holds, and the median half width in percent
+of the projected value, over all answered rows and over those on which no constant may be fitted.
+
+**Confidence** is `High` where runs with each of the job's modes (framework's layers, vendor of the GPU, precision,
+sharding, recomputation, schedule, routing, graphs, offloading) were measured and half of them are projected within 2 %,
+and the interval of the fullest stage reaches at most 5 % of what is expected to either side. It is `Low` where nobody
+measured one of the modes, the interval reaches more than 20 %, or something that decides is not understood or known,
+and `Medium` in between. The modes and how well they are projected are data, `projector/catalog/measured-modes.yaml`.
 """
 SCHEDULES = """
 ## Memory of schedules beside 1F1B
@@ -92,6 +105,28 @@ def _memory(figures: Iterable[Figure]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
+def _intervals(figures: Iterable[Figure]) -> Iterator[str]:
+    yield "| level | rows | inside | width % | held rows | inside | width % |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    by_level: dict[str, list[ScoredRow]] = {str(level): [] for level in MemoryLevel}
+    for figure in figures:
+        if figure.quantity in LEVELS:
+            by_level[str(LEVELS[figure.quantity])] += figure.rows
+    together = [row for level_rows in by_level.values() for row in level_rows]
+    for name, rows in {**by_level, "all": together}.items():
+        held = [row for row in rows if not row.fitted]
+        yield f"| {name} | {' | '.join((*_held_inside(rows), *_held_inside(held)))} |"
+
+
+def _held_inside(rows: Sequence[ScoredRow]) -> tuple[str, str, str]:
+    """How many rows, the share that their intervals hold, and the median half width."""
+    if not rows:
+        return "0", "", ""
+    inside = sum(row.lower <= row.measured <= row.upper for row in rows)
+    width = median(100 * (row.upper - row.lower) / 2 / row.projected for row in rows)
+    return str(len(rows)), f"{inside / len(rows):.0%}", f"{width:.1f}"
+
+
 def _errors(figure: Figure) -> list[str]:
     errors = (figure.mae_percent, figure.bias_percent, figure.worst_percent)
     return [f"{error:.1f}" if figure.n else "" for error in errors]
@@ -127,6 +162,7 @@ def render() -> str:
     time = [figure for figure in figures if figure.quantity not in MEMORY_QUANTITIES]
     parts = (
         (HEAD + MEMORY, _memory(with_memory_predictors(memory, rows))),
+        (INTERVALS, _intervals(memory)),
         (SCHEDULES, beside_one_f_one_b(memory, rows)),
         (MISSES, _misses(memory, rows)),
         (TIME, _lines(with_constant_speed(time, rows, speeds))),

@@ -39,6 +39,8 @@ ones. Names of options have hyphens and names of values have underscores, so a m
 value. An option and an override, or two options, that contradict each other are an error.
 
 An option speaks louder than its environment variable. An empty variable counts as not set.
+Variables that set torch's allocator, such as `PYTORCH_CUDA_ALLOC_CONF`, count as those of the run
+([memory](memory.md#what-the-allocator-reserves)).
 
 ## Output
 
@@ -48,12 +50,13 @@ half that was not asked for is null. `yaml` holds the same. `csv` has two column
 value of the document, such as `memory.stages.0.device_bytes,136012345678`. `projector show` prints the same document
 with both halves null. GiB is 2^30 bytes everywhere.
 
-Memory is told at four levels for every pipeline stage: persistent, peak allocated, peak reserved, and what the device
-shows. `memory.stages[].components` are parts with the level at which each is added, so that those up to a level add up
-to it; `tree` has parameters and saved activations by component; `uncertainties` add up to the interval; `peak_cause`
-says what goes on at the peak and what is in flight; `first_iteration_allocated_bytes` is the peak before the
-optimizer's state is there. `memory.activations` is what one micro batch keeps in one layer of each kind under the
-recomputation of the job, and `memory.confidence_reasons` say why the figures can be trusted as far as they can.
+Memory ([how it is projected](memory.md)) is told at four levels for every pipeline stage: persistent, peak allocated,
+peak reserved, and what the device shows. `memory.stages[].components` are parts with the level at which each is added,
+so that those up to a level add up to it; `tree` has parameters and saved activations by component; `uncertainties` add
+up to the interval; `peak_cause` says what goes on at the peak and what is in flight; `first_iteration_allocated_bytes`
+is the peak before the optimizer's state is there. `memory.activations` is what one micro batch keeps in one layer of
+each kind under the recomputation of the job, and `memory.confidence_reasons` say why the figures can be trusted as far
+as they can.
 
 ## Exit codes
 

@@ -1,4 +1,4 @@
-"""Keeps what the README shows of outputs and counts what it really is."""
+"""Keeps what the README, and other pages by hand, show of outputs and counts what it really is."""
 
 import contextlib
 import io
@@ -25,6 +25,8 @@ from tests.accuracy.rows import load
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "README.md"
+MEMORY_PAGE = ROOT / "docs" / "memory.md"
+"""A page with outputs of the command and nothing else that is renewed."""
 SAMPLE = ROOT / "samples" / "projectionrequest.yaml"
 DEFINITION = ROOT / "crds" / "projectionrequests.yaml"
 
@@ -97,19 +99,25 @@ def _series(body: Mapping[str, Any]) -> dict[str, str]:
     return lines
 
 
-def render(text: str) -> str:
-    """The page with every output of a program renewed."""
+def with_outputs(text: str) -> str:
+    """The page with every output of the command renewed."""
 
     def renewed(block: re.Match[str]) -> str:
         lines = int(block["lines"]) if block["lines"] else None
         return f"{block['prompt']}{_printed(block['arguments'], lines)}```"
 
+    return COMMAND.sub(renewed, text)
+
+
+def render(text: str) -> str:
+    """The README with every output of a program renewed."""
     body = answered_sample()
     table, series = f"```console\n{_kubectl_get(body)}\n```", _series(body)
-    text = TABLE.sub(lambda _: table, COMMAND.sub(renewed, text))
+    text = TABLE.sub(lambda _: table, with_outputs(text))
     text = SERIES.sub(lambda line: series[line["name"]], text)
     return COUNT.sub(str(len(load(ROWS))), text)
 
 
 if __name__ == "__main__":
     PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    MEMORY_PAGE.write_text(with_outputs(MEMORY_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

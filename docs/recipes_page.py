@@ -14,6 +14,7 @@ import yaml
 from projector.api import Question, project
 from projector.config import read_file
 from projector.errors import InputError
+from projector.projection import TIME, Projection
 
 PAGE = Path(__file__).with_name("recipes.md")
 DEVICES = ("MI300X", "MI355X")
@@ -71,24 +72,44 @@ def outcome(path: Path, root: Path) -> Outcome:
     device = next((folder for folder in path.parts if folder in DEVICES), DEVICES[0])
     text = path.read_text(encoding="utf-8")
     blank = Outcome(recipe=recipe, device=device, framework=_framework(text, recipe), answer="refused")
+    question = Question(text=text, name=path.name, directory=path.parent, primus_root=root, device=device)
     try:
-        loaded = read_file(path, primus_root=root)
+        whole = project(question)
+    except InputError:
+        return _in_part(blank, path, question)
+    read = replace(blank, model=whole.model)
+    if parts := _deciding(whole):
+        return replace(read, answer="no verdict", why=parts)
+    if whole.performance is None:
+        return replace(
+            read, answer="memory only", why=next(each.effect for each in whole.unmodelled if each.what == TIME)
+        )
+    return replace(read, answer="verdict")
+
+
+def _in_part(blank: Outcome, path: Path, question: Question) -> Outcome:
+    """What becomes of a recipe of which something is refused."""
+    try:
+        loaded = read_file(path, primus_root=question.primus_root)
     except InputError as error:
         return replace(blank, why=_reason(error))
     read = replace(blank, model=loaded.job.model.name)
-    question = Question(text=text, name=path.name, directory=path.parent, primus_root=root, device=device)
     try:
         memory = project(replace(question, performance=False))
     except InputError as error:
         return replace(read, answer="reads", why=_reason(error))
-    parts = dict.fromkeys(note.what for note in memory.unmodelled if note.decides)
-    if parts:
-        return replace(read, answer="no verdict", why="; ".join(parts))
+    if parts := _deciding(memory):
+        return replace(read, answer="no verdict", why=parts)
     try:
         project(replace(question, memory=False))
     except InputError as error:
         return replace(read, answer="memory only", why=_reason(error))
     return replace(read, answer="verdict")
+
+
+def _deciding(found: Projection) -> str:
+    """The parts that leave the verdict open, if any."""
+    return "; ".join(dict.fromkeys(note.what for note in found.unmodelled if note.decides))
 
 
 def _framework(text: str, recipe: str) -> str:

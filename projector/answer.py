@@ -8,9 +8,11 @@ from projector import catalog
 from projector.api import DEFAULT_DEVICE, Question
 from projector.catalog import Calibration, Device
 from projector.config import (
+    ALLOCATOR_VARIABLES,
     Assumption,
     ConfigValue,
     LoadedConfiguration,
+    Source,
     Unmodelled,
     overrides_from_pairs,
     read,
@@ -20,6 +22,7 @@ from projector.config import (
 from projector.errors import ConfigurationError, InputError, RateUnknown
 from projector.job import DEFAULT_DEVICES_PER_NODE, AttentionBackend, Schedule, Target, TrainingJob
 from projector.memory import (
+    allocator_settings,
     count_parameters,
     measured_outside,
     project_memory,
@@ -38,7 +41,7 @@ from projector.projection import (
     ResolvedLayout,
     Verdict,
 )
-from projector.schedule import named_schedule
+from projector.schedule import named_schedule, planned_schedule
 
 _FLASH_ARCHITECTURES = ("sm80", "sm86", "sm89")
 """NVIDIA GPUs older than Hopper, where Transformer Engine prefers FlashAttention 2 to cuDNN
@@ -58,6 +61,7 @@ def answer(question: Question) -> Projection:
         job, layout = _laid_out(asked, target, device)
     except InputError as error:
         raise _in_own_words(error, loaded.spelling) from error
+    job, settings = _allocator(question, loaded, job, layout, device)
     unmodelled = (*loaded.unmodelled, *unmodelled_layers(job))
     calibration = _calibration(question, device)
     memory = None
@@ -78,7 +82,13 @@ def answer(question: Question) -> Projection:
         parameters=count_parameters(job, layout),
         values=_sorted(loaded.values),
         ignored=(*loaded.ignored, *without_effect, *_unused(calibration)),
-        assumed=(*_assumed(question, loaded, target), *measured, *(routing_assumptions(job, memory) if memory else ())),
+        assumed=(
+            *_assumed(question, loaded, target),
+            *settings,
+            *_stand_in(job, layout),
+            *measured,
+            *(routing_assumptions(job, memory) if memory else ()),
+        ),
         unmodelled=(*unmodelled, *unknown, *untimed),
         memory=memory and replace(memory, activations=saved_activations(job, layout)),
         performance=performance,
@@ -90,13 +100,13 @@ def _in_own_words(error: InputError, spelling: Mapping[str, str]) -> InputError:
     return type(error)(error.message, place=spelling.get(error.place, error.place), expected=error.expected)
 
 
-def halves(job: TrainingJob, target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
+def halves(job: TrainingJob, target: Target, *, replay: bool = True) -> tuple[MemoryProjection, PerformanceProjection]:
     """Memory and time of a job on a target; raises `InputError`."""
     from projector.performance import project_performance  # noqa: PLC0415 - as in `_performance`
 
     device = catalog.device(target.device)
     job, layout = _laid_out(job, target, device)
-    return project_memory(job, layout, device), project_performance(job, target, layout, device)
+    return project_memory(job, layout, device, replay=replay), project_performance(job, target, layout, device)
 
 
 def _laid_out(job: TrainingJob, target: Target, device: Device) -> tuple[TrainingJob, Layout]:
@@ -144,9 +154,10 @@ def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
 
 
 def _asked(job: TrainingJob, question: Question) -> TrainingJob:
-    """The job as the question wants it: under its schedule, with the imbalance of routing that it states."""
-    factor = question.routing_imbalance
+    """The job as the question wants it: its schedule, its imbalance of routing, its allocator."""
+    factor, grows = question.routing_imbalance, question.expandable_segments
     software = job.software if factor is None else replace(job.software, routing_imbalance=factor)
+    software = software if grows is None else replace(software, expandable_segments=grows)
     return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software)
 
 
@@ -166,7 +177,10 @@ def _calibration(question: Question, device: Device) -> Calibration | None:
     if question.calibration is None:
         return None
     found = read_calibration_file(question.calibration)
-    measured = catalog.device(found.device)
+    try:
+        measured = catalog.device(found.device)
+    except InputError as error:
+        raise type(error)(error.message, place="calibration file.device", expected=error.expected) from error
     if measured.name != device.name:
         raise ConfigurationError(
             f"was measured on {measured.name}, and the job is projected on {device.name}",
@@ -179,6 +193,19 @@ def _calibration(question: Question, device: Device) -> Calibration | None:
 def _unused(calibration: Calibration | None) -> tuple[str, ...]:
     """Sections of the calibration file that change nothing."""
     return () if calibration is None else tuple(f"calibration.{key}" for key in calibration.without_effect)
+
+
+def _allocator(
+    question: Question, loaded: LoadedConfiguration, job: TrainingJob, layout: Layout, device: Device
+) -> tuple[TrainingJob, tuple[Assumption, ...]]:
+    """The job with the allocator's settings that hold, and what is assumed of them where memory is asked for."""
+    if not question.memory:
+        return job, ()
+    own = loaded.values.get("software.expandable_segments")
+    states = own is not None and own.source is not Source.DEFAULT
+    asked = question.expandable_segments is not None
+    stated = asked or states or not loaded.values.keys().isdisjoint(ALLOCATOR_VARIABLES)
+    return allocator_settings(job, layout, device, stated=stated, asked=asked)
 
 
 def _memory(  # noqa: PLR0913 - the question, what it became, and what is known of it
@@ -215,7 +242,7 @@ def _performance(
     from projector.performance import project_performance  # noqa: PLC0415 - memory alone does not need it
 
     def peak_allocated_bytes(schedule: Schedule) -> int:
-        stages = project_memory(job, layout, device, schedule=schedule).stages
+        stages = project_memory(job, layout, device, schedule=schedule, replay=False).stages
         return max(stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages)
 
     overrides = None if question.hardware is None else read_hardware_file(question.hardware)
@@ -250,6 +277,17 @@ def _resolved(layout: Layout) -> ResolvedLayout:
         sequence_parallel=layout.sequence_parallel,
         shard=layout.sharding.value,
     )
+
+
+def _stand_in(job: TrainingJob, layout: Layout) -> tuple[Assumption, ...]:
+    """The schedule whose order is used where it is not the one that was asked for."""
+    if job.schedule is None:
+        return ()
+    planned = planned_schedule(job.schedule, layout.pipeline, layout.run_micro_batches)
+    if planned is job.schedule:
+        return ()
+    why = "an integer program is solved for few passes alone, and where scipy is installed"
+    return (Assumption(what=f"the order of {planned.value} for {job.schedule.value}", why=why),)
 
 
 def _sorted(values: Mapping[str, ConfigValue]) -> tuple[ConfigValue, ...]:

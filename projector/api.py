@@ -55,6 +55,8 @@ class Question:
     routing_imbalance: float | None = None
     """Rows that the experts of the busiest GPU receive over the balanced share, at least 1; None for what the file
     states, else for an interval."""
+    expandable_segments: bool | None = None
+    """Whether segments of torch's caching allocator grow; None for what the configuration's environment states."""
     memory_safety_margin: float = 0.0
     """Share by which the upper end of the interval is widened, as Primus's `--memory-safety-margin`."""
     hardware: str | None = None
@@ -73,11 +75,14 @@ def project(question: Question) -> "Projection":
     return answer(question)
 
 
-def project_job(job: "TrainingJob", target: "Target") -> "tuple[MemoryProjection, PerformanceProjection]":
+def project_job(
+    job: "TrainingJob", target: "Target", *, replay: bool = True
+) -> "tuple[MemoryProjection, PerformanceProjection]":
     """Both halves of the answer for a job that no file describes, under the schedule its framework would run.
 
-    Raises `projector.errors.InputError` and its children.
+    Without `replay` of the caching allocator, which takes most of the time, reserved memory follows from the ratio of
+    published runs; persistent and allocated memory are the same. Raises `projector.errors.InputError` and its children.
     """
     from projector.answer import halves  # noqa: PLC0415 - asking must not load the engine
 
-    return halves(job, target)
+    return halves(job, target, replay=replay)

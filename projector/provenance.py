@@ -87,6 +87,8 @@ class LoadedConfiguration:
     """The dialect's own key for each name that options and requests share, such as `micro_batch_size`."""
     values: Mapping[str, ConfigValue] = field(default_factory=dict)
     """Every effective value by key."""
+    environment: Mapping[str, ConfigValue] = field(default_factory=dict)
+    """Variables of torch's allocator that the file sets for the run, by name."""
     ignored: tuple[str, ...] = ()
     """Keys that were read and do not influence memory or time (logging, checkpoints, ...)."""
     assumed: tuple[Assumption, ...] = ()

@@ -4,7 +4,6 @@ One file a device and one a model; only the file that is asked for is read. Name
 by canonical name or alias (node labels, architecture names, PCI device ids, framework presets).
 """
 
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from projector.catalog.calibration import Calibration, OutsideMeasurement
 from projector.catalog.device import CollectiveCurve, Device, Link, LinkKind, peak_format
 from projector.catalog.device_file import read_device
 from projector.catalog.dispatch import DispatchBuffers, dispatch_buffers
+from projector.catalog.evidence import MeasuredMode, measured_modes
 from projector.catalog.facts import Provenance, read_mapping
 from projector.catalog.host import HostCosts, host_costs
 from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel, TokenizerVocabulary
@@ -32,6 +32,7 @@ __all__ = [
     "HostCosts",
     "Link",
     "LinkKind",
+    "MeasuredMode",
     "ModelStatus",
     "OutsideMeasurement",
     "Provenance",
@@ -43,6 +44,7 @@ __all__ = [
     "devices",
     "dispatch_buffers",
     "host_costs",
+    "measured_modes",
     "model",
     "models",
     "peak_format",
@@ -63,6 +65,8 @@ def device(name: str) -> Device:
     """
     path = names.find(_DEVICES, name)
     if path is None:
+        from difflib import get_close_matches  # noqa: PLC0415 - for complaints alone
+
         near = get_close_matches(names.normalised(name), names.known_names(_DEVICES), n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}? " if near else ""
         known = ", ".join(stem.upper() for stem in names.stems(_DEVICES))
@@ -83,6 +87,8 @@ def model(name: str) -> CatalogModel:
     """
     path = names.find(_MODELS, name)
     if path is None:
+        from difflib import get_close_matches  # noqa: PLC0415 - for complaints alone
+
         near = get_close_matches(names.normalised(name), names.known_names(_MODELS), n=3, cutoff=0.6)
         hint = f"did you mean {', '.join(near)}?" if near else "`projector models` lists what is known"
         raise PresetUnknown(f"the model {shown(name)} is not in the catalog", expected=hint)

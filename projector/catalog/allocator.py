@@ -1,16 +1,15 @@
 """What torch's caching allocator reserves beyond what is allocated, by GPU vendor."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from projector.catalog.facts import Facts, Provenance, provenance_of, read_mapping
 
 _FILE = Path(__file__).parent / "frameworks" / "caching-allocator.yaml"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReservedRatio:
+class ReservedRatio(NamedTuple):
     """Reserved over allocated memory at the peak of a training run."""
 
     expected: float
@@ -25,6 +24,8 @@ class ReservedRatio:
     """Share by which they lie above it."""
     interleaved_upper: float
     """Upper end where model chunks interleave."""
+    expandable_since: str | None
+    """First version of torch that honours `expandable_segments` on these GPUs; None where all do that are in use."""
     provenance: Provenance
     """Where it comes from."""
 
@@ -40,6 +41,7 @@ def reserved_ratio(vendor: str) -> ReservedRatio:
         replayed_below=facts.required("replayed_below", float),
         replayed_above=facts.required("replayed_above", float),
         interleaved_upper=facts.required("interleaved_upper", float),
+        expandable_since=facts.optional("expandable_since", str),
         provenance=provenance_of(facts),
     )
     facts.finish()

@@ -1,10 +1,9 @@
 """What somebody measured on their own machine, which replaces estimates of the catalog."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OutsideMeasurement:
+class OutsideMeasurement(NamedTuple):
     """Device memory that a training run held outside torch's allocator, on one node."""
 
     size_bytes: int
@@ -17,8 +16,7 @@ class OutsideMeasurement:
     """How it was measured, in the person's words."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Calibration:
+class Calibration(NamedTuple):
     """A calibration file."""
 
     device: str

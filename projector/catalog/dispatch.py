@@ -1,17 +1,16 @@
 """How large DeepEP makes its buffers, from `frameworks/deepep.yaml`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from projector.catalog.facts import Facts, read_mapping
 
 _FILE = Path(__file__).parent / "frameworks" / "deepep.yaml"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DispatchBuffers:
+class DispatchBuffers(NamedTuple):
     """Sizes by which DeepEP's buffers are made."""
 
     node_ranks: int

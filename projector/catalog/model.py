@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from projector.job import ModelArchitecture
 
@@ -72,8 +73,7 @@ class RefusedModel:
     """Where it is published, or which recipes name it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenizerVocabulary:
+class TokenizerVocabulary(NamedTuple):
     """Sizes that go with a tokenizer."""
 
     entries: int

@@ -1,10 +1,9 @@
 """Figures of a person's own machine, which replace those of the catalog."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HardwareOverrides:
+class HardwareOverrides(NamedTuple):
     """Figures of links that replace the catalog's; None keeps them. In brackets, the key of a Primus hardware file."""
 
     node_bytes_per_second: float | None = None

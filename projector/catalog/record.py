@@ -4,11 +4,11 @@ The catalog's model files and the project's own format come through here, so tha
 is the field's name, without the underscore that keeps `global_` from being a keyword.
 """
 
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from projector.catalog.facts import Facts
 from projector.errors import ConfigurationError, shown
@@ -25,8 +25,7 @@ _CHOICES = {"context_communication": ("p2p", "all_gather", "a2a", "a2a+p2p")}
 """Texts that are one of a few words."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A field of a dataclass, as a file states it."""
 
     name: str

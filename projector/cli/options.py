@@ -302,6 +302,16 @@ OPTIONS: tuple[Row, ...] = (
         effect=sets("routing_imbalance", factor),
     ),
     _method(
+        name="--expandable-segments",
+        value="BOOL",
+        default="what PYTORCH_ALLOC_CONF and its like state, else torch's default (listed as assumed)",
+        fate=Fate.WORKS,
+        meaning="Whether segments of torch's caching allocator grow: true or false.",
+        becomes="`Question.expandable_segments`",
+        commands=_REMEMBERED,
+        effect=sets("expandable_segments", lambda text: one_of("true", "false")(text) == "true"),
+    ),
+    _method(
         name="--memory-safety-margin",
         value="F",
         default="0 (Primus: 0.05, on benchmarks only)",

@@ -7,8 +7,7 @@ environment. What is no option is an override of the configuration.
 import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from projector.cli.options import OPTIONS, options_of
 from projector.cli.row import CONFIGURED, Fate, Row, UsageError
@@ -33,8 +32,7 @@ exit codes: 0 answered; 2 wrong input or usage; 3 does not fit (with --check); 4
 usable device is there; 1 a defect of projector."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CommandLine:
+class CommandLine(NamedTuple):
     """A command line, read and not yet understood."""
 
     command: str

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import NamedTuple
 
 from projector.errors import InputError, NotAvailable, shown
 
@@ -47,8 +48,7 @@ class Effect:
     """What concerns the command alone, such as the form of the output."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """An option or an environment variable."""
 
     name: str

@@ -6,6 +6,7 @@ machine; `safe_yaml`, `variables`, `expressions`, `files` and `overrides` are wh
 untrusted text; `tree` keeps the source of each value, `keys` types it, `notes` collects what has to be said.
 """
 
+from projector.config.allocator_settings import VARIABLES as ALLOCATOR_VARIABLES
 from projector.config.calibration_file import read_calibration_file
 from projector.config.detection import FORMATS, detect
 from projector.config.hardware_file import read_hardware_file
@@ -14,6 +15,7 @@ from projector.config.reading import read, read_file
 from projector.provenance import Assumption, ConfigValue, LoadedConfiguration, Source, Unmodelled
 
 __all__ = [
+    "ALLOCATOR_VARIABLES",
     "FORMATS",
     "Assumption",
     "ConfigValue",

@@ -4,8 +4,8 @@ Configuration files name other files (`extends`, presets). `Files` resolves such
 refuses whatever leaves its root, is not a regular file, or is larger than `MAXIMUM_BYTES`.
 """
 
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from projector.errors import ConfigurationError, ConfigurationTooLarge, shown
 
@@ -36,8 +36,7 @@ def decoded(data: bytes | str, *, name: str) -> str:
         raise ConfigurationError(f"not UTF-8 text at byte {error.start}", place=name) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(NamedTuple):
     """The regular files below `root`."""
 
     root: Path

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from projector.config.allocator_settings import VARIABLES as ALLOCATOR_VARIABLES
 from projector.config.cluster import Cluster, of_devices
 from projector.config.notes import Notes
 from projector.config.shell import Command, Script, Word
@@ -63,6 +64,8 @@ class Launch:
     """What its launcher states."""
     undecided: tuple[str, ...] = ()
     """Conditions on which it depends whether this command runs."""
+    environment: Mapping[str, Word] = field(default_factory=dict)
+    """Variables of torch's allocator that it is started with."""
 
 
 def is_flag(text: str) -> bool:
@@ -151,6 +154,26 @@ def _count(stated: tuple[str, str, Word] | None) -> int | None:
 def _shown(stated: tuple[str, str, Word]) -> str:
     name, value, word = stated
     return f"--{name.replace('_', '-')} {value} (line {word.line})"
+
+
+def launch_environment(command: Command, before: Sequence[Word], script: Script) -> dict[str, Word]:
+    """The allocator's variables as a command sees them, the nearest statement of each.
+
+    `before` are the words in front of the program, where `env`, `mpirun -x` and `docker run -e` set variables.
+    """
+    found = {name: words[0] for name in ALLOCATOR_VARIABLES if len(words := script.assignments.get(name, ())) == 1}
+    levels: list[tuple[Mapping[str, Word], Sequence[Word]]] = [(command.environment, before)]
+    outer = command.within
+    while outer is not None:
+        levels.append((outer.environment, outer.words))
+        outer = outer.within
+    for environment, around in reversed(levels):
+        found |= {name: environment[name] for name in ALLOCATOR_VARIABLES if name in environment}
+        for word in around:
+            name, equals, value = word.text.partition("=")
+            if equals and name in ALLOCATOR_VARIABLES:
+                found[name] = replace(word, text=value)
+    return found
 
 
 def note_launch(script: Script, launch: Launch, notes: Notes) -> None:

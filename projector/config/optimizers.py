@@ -4,10 +4,10 @@ The facts are `catalog/frameworks/optimizers.yaml`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from projector import catalog
 from projector.catalog.facts import read_mapping
@@ -18,8 +18,7 @@ FILE = Path("frameworks") / "optimizers.yaml"
 """The data file, relative to the catalog's folder."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OptimizerRule:
+class OptimizerRule(NamedTuple):
     """What an optimizer keeps of a parameter, and how it is counted."""
 
     first_moment_bytes: float
@@ -46,7 +45,7 @@ class OptimizerRule:
         """The rule over parameters that a framework joins to one vector: nothing is apart, and there are no columns."""
         optimizer = replace(self.optimizer, exempt_classes=(), quantized_from_elements=0, factored=False)
         second = self.optimizer.exempt_second_bytes if self.optimizer.factored else self.second_moment_bytes
-        return replace(self, optimizer=optimizer, second_moment_bytes=second)
+        return self._replace(optimizer=optimizer, second_moment_bytes=second)
 
     def noted(self, name: str, notes: Notes, *, where: str) -> "OptimizerRule":
         """The rule, once what is lacking is said of the optimizer with this `name`."""

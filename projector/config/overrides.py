@@ -6,7 +6,7 @@ a text in quotes, a list or mapping, or else text; it is never evaluated as Pyth
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.config.expressions import evaluate
 from projector.errors import ConfigurationError, shown
@@ -16,8 +16,7 @@ _ASSIGNMENT = re.compile(rf"({_KEY.pattern})=(.*)", re.ASCII | re.DOTALL)
 _SCALAR = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Override:
+class Override(NamedTuple):
     """One value that replaces the configuration's own."""
 
     key: str

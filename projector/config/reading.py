@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from projector.config.allocator_settings import with_allocator_settings
 from projector.config.detection import FORMATS, detect
 from projector.config.document import Document
 from projector.config.files import Files, decoded
@@ -109,7 +110,9 @@ def _read(document: Document, format_: str | None) -> LoadedConfiguration:
         expected = f"a file beside it serves the formats {', '.join(sorted(_WITH_COMPANIONS))} alone"
         raise ConfigurationError(message, place=min(document.companions), expected=expected)
     try:
-        return _reader(dialect)(document)
+        loaded = _reader(dialect)(document)
+        # The own format states the allocator's settings among its values.
+        return loaded if dialect == "projector" else with_allocator_settings(loaded, document.variables)
     except ConfigurationError as error:
         hint = "" if format_ is None else _seems_other(document, dialect)
         if not hint:

@@ -5,7 +5,6 @@ for every file.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from projector.config.overrides import Override
 from projector.errors import ConfigurationError, shown
@@ -16,7 +15,7 @@ def in_own_words(overrides: Sequence[Override], spelling: Mapping[str, str]) -> 
 
     Raises `ConfigurationError` where two names of one key say different things; of one name, the later wins.
     """
-    own = [replace(override, key=spelling.get(override.key, override.key)) for override in overrides]
+    own = [override._replace(key=spelling.get(override.key, override.key)) for override in overrides]
     said: dict[str, Override] = {}
     for given, translated in zip(overrides, own, strict=True):
         before = said.setdefault(translated.key, given)

@@ -5,8 +5,7 @@ Nothing is dropped silently: a key is read, or ignored by name, or reported.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from projector.config.keys import Keys
 from projector.config.nearest import nearest
@@ -117,6 +116,10 @@ def _meant(keys: Keys, unknown: Sequence[str], spellings: Mapping[str, str]) -> 
     names = {_folded(key): key for key in open_}
     names |= {_folded(name): name for name, key in spellings.items() if key in open_}
     found: dict[str, str] = {}
+    if not unknown:
+        return found
+    from difflib import get_close_matches  # noqa: PLC0415 - for keys that nobody knows
+
     for key in unknown[:_COMPARED]:
         if len(key) <= _LONGEST_KEY:
             nearly = get_close_matches(_folded(key), names, n=1, cutoff=_MISSPELT)
@@ -133,8 +136,7 @@ def _folded(key: str) -> str:
     return key.lower().replace("-", "_")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Judged:
+class _Judged(NamedTuple):
     """What is known of the keys that nobody read."""
 
     known: Collection[str]

@@ -7,7 +7,7 @@ A variable's value is taken as it is and not searched for variables again.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.errors import ConfigurationError, ConfigurationTooLarge
 
@@ -18,8 +18,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"-?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Substituted:
+class Substituted(NamedTuple):
     """A text after substitution."""
 
     value: str | bool | int | float

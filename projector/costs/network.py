@@ -7,8 +7,8 @@ by the node's own links, whichever is slower, and each hop adds latency.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from math import exp, log
+from typing import NamedTuple
 
 from projector.catalog import CollectiveCurve, Device, HardwareOverrides, LinkKind
 from projector.errors import NotAvailable
@@ -46,8 +46,7 @@ def sent_share(kind: CollectiveKind, size: int) -> float:
             return (size - 1) / size
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """A collective inside one node as latency and rate."""
 
     latency_seconds: float

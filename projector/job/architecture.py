@@ -160,8 +160,14 @@ def runs_of(layers: tuple[DecoderLayer, ...]) -> tuple[tuple[int, DecoderLayer],
 
 
 @remembered
+def _distinct(layers: tuple[DecoderLayer, ...]) -> tuple[DecoderLayer, ...]:
+    # By identity first: to hash a layer takes longer than all else.
+    return tuple(dict.fromkeys({id(layer): layer for _, layer in runs_of(layers)}.values()))
+
+
+@remembered
 def _expert_blocks(layers: tuple[DecoderLayer, ...]) -> tuple[MixtureOfExperts, ...]:
-    blocks = dict.fromkeys(layer.feed_forward for layer in {id(layer): layer for _, layer in runs_of(layers)}.values())
+    blocks = dict.fromkeys(layer.feed_forward for layer in _distinct(layers))
     return tuple(block for block in blocks if isinstance(block, MixtureOfExperts))
 
 
@@ -191,6 +197,11 @@ class ModelArchitecture:
     """DeepSeek-V3's extra prediction modules, each with a copy of the last layer's kind (arXiv 2412.19437, 2.2)."""
     leaves_out: tuple[str, ...] = ()
     """Parts of the real model, beside its layers' blocks, that this description lacks, such as a vision tower."""
+
+    @property
+    def distinct_layers(self) -> tuple[DecoderLayer, ...]:
+        """Each kind of layer once, in the order of the first of each."""
+        return _distinct(self.layers)
 
     @property
     def expert_blocks(self) -> tuple[MixtureOfExperts, ...]:

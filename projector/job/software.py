@@ -73,11 +73,17 @@ class Software:
     """Gradient reduction runs beside the backward pass."""
     overlap_parameter_gather: bool = False
     """Weight all-gather runs beside the forward pass."""
+    gradients_given_up: bool = False
+    """Gradients exist from backward to the optimizer step only, as `zero_grad(set_to_none=True)` of PyTorch leaves it;
+    False for frameworks that keep buffers of them."""
     reduction_bucket_bytes: int = 0
     """Bytes of buffers of a fixed size in which gradients wait for their reduction (DeepSpeed); 0 for none."""
     expandable_segments: bool = False
     """torch's caching allocator grows segments instead of taking one per large tensor (`expandable_segments:True` in
     PYTORCH_ALLOC_CONF)."""
+    maximum_split_bytes: int | None = None
+    """Free blocks of this size and more are neither split nor given to smaller requests (`max_split_size_mb` there);
+    None splits all."""
     overlap_tensor_parallel: bool = False
     """Tensor-parallel collectives overlap with GEMMs (user buffers, async TP)."""
     expert_dispatch: ExpertDispatch = ExpertDispatch.ALL_TO_ALL
@@ -86,10 +92,16 @@ class Software:
     """Compute units that DeepEP's kernels take, which decide the size of its buffers."""
     expert_backend: ExpertBackend = ExpertBackend.GROUPED_LOOP
     """How experts' GEMMs start."""
+    stacked_experts: bool = False
+    """One weight holds a matrix of all experts of a layer, rather than one weight each (Megatron-LM's `GroupedMLP`,
+    Primus-Turbo's grouped linear layers)."""
     attention_backend: AttentionBackend | None = None
     """Which flash kernel; None lets the device decide."""
     compiled_layers: bool = False
     """Element-wise work of eager PyTorch layers runs in fused kernels, as torch.compile of every layer makes them."""
+    compiled_dispatch: bool = True
+    """Where layers are compiled, the way of tokens to experts and back is too; False where that part runs eagerly, as
+    in TorchTitan from October 2025 to March 2026 (pull requests 1895 and 2741)."""
     compiled_loss: bool = False
     """The loss of eager PyTorch runs in fused kernels from 16-bit logits, as torch.compile makes them."""
     fused_norms: bool = True
@@ -130,6 +142,8 @@ class Software:
     deferred_output_gradients: int = 0
     """Micro batches whose weight gradient of the output layer waits for the end of the pipeline, with that layer's
     input and the gradient of its logits (Megatron-LM `defer_embedding_wgrad_compute`); 0 for none."""
+    graphed_modules: tuple[str, ...] = ()
+    """Modules of each layer that run from CUDA graphs of Transformer Engine (Megatron-LM `cuda_graph_modules`)."""
     eager_communicators: bool = False
     """Every process group makes its communicator at start (`device_id` given to init_process_group)."""
     vocabulary_divisible_by: int = 128

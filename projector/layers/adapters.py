@@ -7,7 +7,8 @@ weight gradient (Transformer Engine `Linear`, Megatron-LM `linear_with_frozen_we
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from projector.errors import LayoutImpossible
 from projector.job import LowRankAdapters
@@ -80,8 +81,7 @@ def _adapted(operation: Operation, adapters: LowRankAdapters, shapes: Shapes) ->
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Adapter:
+class _Adapter(NamedTuple):
     """One adapter, and the linear layer that it stands beside."""
 
     name: str

@@ -16,6 +16,7 @@ from projector.layers.blocks import (
     runs_stepwise,
     statistic_bytes,
 )
+from projector.layers.context import Passing, keeps_own_output, passing
 from projector.layers.shapes import Shapes
 from projector.operations import (
     AttentionKernel,
@@ -231,6 +232,7 @@ def core_attention(core: Core, shapes: Shapes, *, sinks: int = 0, gated: bool = 
     weights = (Weight(name="sinks", shape=(core.heads,), full_elements=sinks),) if sinks else ()
     stored = 0 if shapes.software.flash_attention else shapes.element * _scores(core, shapes)
     packed = _packed_bytes(core, shapes)
+    travelling = _travelling(core, shapes)
     return Operation(
         name="self_attention.core_attention",
         component=COMPONENT,
@@ -238,8 +240,10 @@ def core_attention(core: Core, shapes: Shapes, *, sinks: int = 0, gated: bool = 
         backward_input=tuple(backward),
         weights=weights,
         saves=tuple(saves),
-        scratch_forward_bytes=output + stored,
-        scratch_backward_bytes=shapes.residual_bytes + output + packed + 2 * stored,
+        scratch_forward_bytes=output + stored + sum(travelling.forward),
+        passing_forward=travelling.forward,
+        passing_backward=travelling.backward,
+        scratch_backward_bytes=shapes.residual_bytes + output + packed + 2 * stored + sum(travelling.backward),
         costly_bytes=output + LOG_SUM_EXP_BYTES * shapes.tokens * core.heads,
         recompute_module="core_attn",
     )
@@ -263,6 +267,17 @@ def _packed_bytes(core: Core, shapes: Shapes) -> int:
     return shapes.element * shapes.tokens * width
 
 
+def _travelling(core: Core, shapes: Shapes) -> Passing:
+    row = shapes.element * shapes.tokens
+    return passing(
+        query=row * core.heads * core.query_key_dim,
+        key=row * core.key_value_heads * core.query_key_dim,
+        value=row * core.key_value_heads * core.value_dim,
+        output=row * core.heads * core.value_dim,
+        shapes=shapes,
+    )
+
+
 def _core_saves(core: Core, shapes: Shapes) -> tuple[SavedTensor, ...]:
     software = shapes.software
     output = shapes.element * shapes.tokens * core.heads * core.value_dim
@@ -270,7 +285,7 @@ def _core_saves(core: Core, shapes: Shapes) -> tuple[SavedTensor, ...]:
         each = _score_bytes(shapes.element, dropout=software.attention_dropout > 0)
         return (SavedTensor(name="scores", size_bytes=each * _scores(core, shapes)),)
     saves = [SavedTensor(name="log_sum_exp", size_bytes=LOG_SUM_EXP_BYTES * shapes.tokens * core.heads)]
-    if shapes.context > 1 and shapes.context_communication.startswith("a2a"):
+    if keeps_own_output(shapes):
         saves.append(SavedTensor(name="exchanged_output", size_bytes=output))
     if _copies_output(shapes):
         saves.append(SavedTensor(name="layout_copy", size_bytes=output))
@@ -328,11 +343,11 @@ def _exchange(core: Core, shapes: Shapes) -> tuple[Work, ...]:
 def _reads_own_output(shapes: Shapes, *, gated: bool) -> bool:
     """Whether attention's backward reads the very tensor that enters the output projection.
 
-    Flash kernels read their output, which a gate, an exchange of heads or a change of layout makes another tensor.
+    Flash kernels read their output, which a gate, context parallelism or a change of layout makes another tensor.
     """
     software = shapes.software
-    exchanged = shapes.context > 1 and shapes.context_communication.startswith("a2a")
-    return software.flash_attention and not (gated or _copies_output(shapes) or exchanged)
+    own = gated or _copies_output(shapes) or keeps_own_output(shapes)
+    return software.flash_attention and not own
 
 
 def _keeps_original(shapes: Shapes) -> bool:

@@ -5,8 +5,8 @@ what arrived until the layer ends, so that both are alive beside the experts' ou
 arrival (moe_layer.py and token_dispatcher.py of Megatron-LM 23e00ed0 and megatron-core 0.16.1).
 """
 
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from projector.job import Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts, Software
 from projector.layers.shapes import Shapes
@@ -26,8 +26,7 @@ STATIC_ARRIVALS_STAGE, STATIC_ROWS_STAGE = 2, 3
 ranks, and `permute_max_token_num`, that x top_k (AMD-AGI/Primus primus_turbo.py `PrimusTurboDeepEPTokenDispatcher`)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scratch:
+class Scratch(NamedTuple):
     """Bytes that are alive for a moment, beside what is kept."""
 
     forward: int

@@ -1,6 +1,6 @@
 """The dense feed-forward block, and the shared expert, which is one too."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.job import DenseMLP
 from projector.layers.attention import kept_input
@@ -9,8 +9,7 @@ from projector.layers.shapes import Shapes
 from projector.operations import ElementWise, Operation, SavedTensor, Split
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Branch:
+class Branch(NamedTuple):
     """Where a dense block sits in its layer."""
 
     prefix: str = "mlp"

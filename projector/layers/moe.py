@@ -6,7 +6,8 @@ its capacity, filled or not.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts
 from projector.layers.attention import kept_input
@@ -220,15 +221,16 @@ def _weighted(moe: MixtureOfExperts, shapes: Shapes) -> tuple[SavedTensor, ...]:
 
     Megatron-Core kept the outputs that came back until 0.12, from when on the product lies inside (token_dispatcher.py
     of 0.11.0 and 0.12.1). Eager TorchTitan multiplies copies of the tokens in fp32 (torchtitan/models/moe/moe.py
-    `score_before_experts`, on either side of the experts); compiled, it keeps the 16-bit tensors that it makes them
-    from.
+    `score_before_experts`, on either side of the experts); where that part is compiled, it keeps the 16-bit tensors
+    that it makes them from.
     """
     if shapes.software.dialect is not Dialect.TORCHTITAN:
         if not shapes.software.probabilities_after_experts:
             return ()
         size = shapes.element * shapes.hidden * sent_rows(moe, shapes)
         return (SavedTensor(name="unweighted_outputs", size_bytes=size),)
-    each = WEIGHTED_BYTES if shapes.eager else shapes.element
+    stepwise = shapes.eager or not shapes.software.compiled_dispatch
+    each = WEIGHTED_BYTES if stepwise else shapes.element
     return (SavedTensor(name="weighted_tokens", size_bytes=each * shapes.hidden * shapes.local * moe.top_k),)
 
 
@@ -276,8 +278,7 @@ def _experts(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[Operatio
     return _grouped(first, moe, rows, shapes), between, _grouped(second, moe, rows, shapes)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Matrix:
+class _Matrix(NamedTuple):
     """One of an expert's two linear layers."""
 
     name: str

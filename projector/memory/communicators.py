@@ -5,7 +5,7 @@ nothing. What one takes follows its channels, and these follow the ranks that it
 channel (6 MiB to receive and 2 MiB to send, for ring and for tree).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.catalog import Device
 from projector.job import Dialect, ExpertDispatch, Sharding, TrainingJob
@@ -13,8 +13,7 @@ from projector.operations import Group
 from projector.parallelism import Layout
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProcessGroup:
+class ProcessGroup(NamedTuple):
     """A group of two or more ranks that communicates."""
 
     name: str

@@ -6,6 +6,7 @@ reverse, brings back what recomputation dropped, touches scratch and frees. Dist
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 from projector.layers import is_recomputed
@@ -16,13 +17,16 @@ from projector.operations import Operation
 LOSS = "loss"
 """Component whose saved tensors no weight gradient reads."""
 
-Shares = tuple[tuple[int, Mapping[str, int]], ...]
-"""Sizes by component, each so many times. Added up only where somebody asks: most chunks are not at the peak."""
+Shares = tuple[tuple[int, "Mapping[str, int] | Shares"], ...]
+"""Sizes by component, or shares of parts, each so many times. Added up only where somebody asks: most chunks are not at
+the peak."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PassPeak:
     """The highest moment of a pass, relative to the moment before the micro batch entered."""
+
+    # Without slots, so that shares are added up once.
 
     size_bytes: int = 0
     """Everything of this micro batch that is alive."""
@@ -31,15 +35,17 @@ class PassPeak:
     operation: str = ""
     """The operation that runs."""
 
-    @property
+    @cached_property
     def kept(self) -> Mapping[str, int]:
         """Activations kept for backward, by component."""
         return added_up(self.shares)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Footprint:
     """Bytes of one micro batch in a part of a chunk."""
+
+    # Likewise.
 
     saved: int
     """Kept from the end of forward until backward."""
@@ -54,12 +60,12 @@ class Footprint:
     backward: PassPeak
     """Highest moment of the backward pass, what was kept included."""
 
-    @property
+    @cached_property
     def kept(self) -> Mapping[str, int]:
         """What is saved, by component."""
         return added_up(self.shares)
 
-    @property
+    @cached_property
     def kept_for_weights(self) -> Mapping[str, int]:
         """What waits for a delayed weight gradient, by component."""
         return added_up(self.waiting)
@@ -67,14 +73,15 @@ class Footprint:
     @property
     def waiting_bytes(self) -> int:
         """The same in all."""
-        return sum(count * sum(sizes.values()) for count, sizes in self.waiting)
+        return sum(self.kept_for_weights.values())
 
 
-def added_up(shares: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, int]:
+def added_up(shares: Iterable[tuple[int, Mapping[str, int] | Shares]]) -> dict[str, int]:
     """Sizes by component, each taken as many times as it says."""
     total: dict[str, int] = {}
     for count, part in shares:
-        for name, size in part.items():
+        sizes = added_up(part) if isinstance(part, tuple) else part
+        for name, size in sizes.items():
             total[name] = total.get(name, 0) + count * size
     return total
 
@@ -204,9 +211,9 @@ def joined(runs: Sequence[tuple[int, Footprint]]) -> Footprint:
         saved += count * part.saved
     return Footprint(
         saved=saved,
-        shares=_repeated((count, part.shares) for count, part in runs),
-        waiting=_repeated((count, part.waiting) for count, part in runs),
-        output_gradients=_repeated((count, part.output_gradients) for count, part in runs),
+        shares=tuple([(count, part.kept) for count, part in runs]),
+        waiting=tuple([(count, part.kept_for_weights) for count, part in runs]),
+        output_gradients=tuple([(count, part.output_gradients) for count, part in runs]),
         forward=_highest(runs, before, [part.forward for _, part in runs]),
         backward=_highest(runs, before, [part.backward for _, part in runs]),
     )
@@ -215,11 +222,11 @@ def joined(runs: Sequence[tuple[int, Footprint]]) -> Footprint:
 def _highest(runs: Sequence[tuple[int, Footprint]], before: Sequence[int], passes: Sequence[PassPeak]) -> PassPeak:
     """The highest moment over runs of equal parts; `before` is what is saved before the last part of each."""
     sizes = [base + each.size_bytes for base, each in zip(before, passes, strict=True)]
-    at = max(range(len(sizes)), key=sizes.__getitem__)
+    at = sizes.index(max(sizes))
     count, part = runs[at]
-    earlier = _repeated([*((times, each.shares) for times, each in runs[:at]), (count - 1, part.shares)])
-    return PassPeak(size_bytes=sizes[at], shares=earlier + passes[at].shares, operation=passes[at].operation)
-
-
-def _repeated(runs: Iterable[tuple[int, Shares]]) -> Shares:
-    return tuple((times * count, kept) for times, shares in runs if times for count, kept in shares)
+    earlier = [(times, each.kept) for times, each in (*runs[:at], (count - 1, part)) if times]
+    return PassPeak(
+        size_bytes=sizes[at],
+        shares=(*earlier, (1, passes[at].kept)),
+        operation=passes[at].operation,
+    )

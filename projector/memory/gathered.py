@@ -19,6 +19,10 @@ from projector.memory.stages import ChunkOperations, Run
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel
 
+GATHERED, UNREDUCED = "gathered weights", "gradients before reduction"
+"""Components of what is whole for a moment."""
+UNSUMMED = "gradients that ranks have not summed"
+"""Component of gradients that stay whole until the last micro batch of an iteration."""
 GATHERED_LAYERS = 2
 """Layers whole at a time: the running one and the one gathered ahead."""
 REDUCE_INPUTS = 2
@@ -29,8 +33,8 @@ def gathered_components(
     chunks: Sequence[ChunkOperations], job: TrainingJob, layout: Layout
 ) -> tuple[MemoryComponent, ...]:
     """Whole weights and gradients at the peak; none of a moment unless weights are sharded."""
-    local = _local_gradients(chunks, job, layout)
-    sizes = {"gradients that ranks have not summed": local}
+    local = local_gradients(chunks, job, layout)
+    sizes = {UNSUMMED: local}
     if layout.sharding is Sharding.PARAMETERS:
         sizes |= _passing(chunks, job, summed=local == 0)
     return tuple(
@@ -38,7 +42,12 @@ def gathered_components(
     )
 
 
-def _local_gradients(chunks: Sequence[ChunkOperations], job: TrainingJob, layout: Layout) -> int:
+def gradients_appear(job: TrainingJob, layout: Layout) -> bool:
+    """Whether sharded gradients exist from backward to the optimizer step only."""
+    return job.software.gradients_given_up and layout.sharding is Sharding.PARAMETERS
+
+
+def local_gradients(chunks: Sequence[ChunkOperations], job: TrainingJob, layout: Layout) -> int:
     """Bytes of gradients that wait, whole, for the last micro batch of an iteration."""
     if not job.precision.local_gradient_bytes:
         return 0
@@ -51,23 +60,23 @@ def _passing(chunks: Sequence[ChunkOperations], job: TrainingJob, *, summed: boo
     """Bytes of what is whole for a moment; without `summed` the output layer's gradient waits among all others."""
     root, layer = group_elements(chunks)
     layers = _layers(chunks)
-    all_layers = sum(count * _elements(part) for count, part in layers)
+    all_layers = sum(count * elements(part) for count, part in layers)
     whole = GATHERED_LAYERS * layer if job.parallelism.reshard_after_forward else all_layers
-    head_gradient = sum(_elements(chunk.output, trained=True) for chunk in chunks) if summed else 0
-    layer_gradient = max((_elements(part, trained=True) for _, part in layers), default=0)
+    head_gradient = sum(elements(chunk.output, trained=True) for chunk in chunks) if summed else 0
+    layer_gradient = max((elements(part, trained=True) for _, part in layers), default=0)
     titan = job.software.dialect is Dialect.TORCHTITAN
     gathered = job.precision.gathered_bytes
     reduced = REDUCE_INPUTS * job.precision.reduced_bytes if titan else gathered
     return {
-        "gathered weights": gathered * (root + whole),
-        "gradients before reduction": gathered * head_gradient + reduced * layer_gradient,
+        GATHERED: gathered * (root + whole),
+        UNREDUCED: gathered * head_gradient + reduced * layer_gradient,
     }
 
 
 def group_elements(chunks: Sequence[ChunkOperations]) -> tuple[int, int]:
     """Elements of the root group's weights, and of those of the largest layer."""
-    root = sum(_elements(chunk.output) + _elements(chunk.embedding) for chunk in chunks)
-    return root, max((_elements(part) for _, part in _layers(chunks)), default=0)
+    root = sum(elements(chunk.output) + elements(chunk.embedding) for chunk in chunks)
+    return root, max((elements(part) for _, part in _layers(chunks)), default=0)
 
 
 def _layers(chunks: Sequence[ChunkOperations]) -> list[Run]:
@@ -77,7 +86,15 @@ def _layers(chunks: Sequence[ChunkOperations]) -> list[Run]:
 
 
 @remembered
-def _elements(part: Operations, *, trained: bool = False) -> int:
+def elements(part: Operations, *, trained: bool = False) -> int:
     """Elements of the part's weights, or of those that are trained."""
     weights = [weight for operation in part for weight in operation.weights if not weight.shared]
     return sum(weight.elements for weight in weights if not (trained and weight.frozen))
+
+
+@remembered
+def shard_elements(part: Operations, *, ranks: int, expert_ranks: int) -> float:
+    """Elements of the part's trained weights on a device, each divided over the ranks that share a copy."""
+    weights = [weight for operation in part for weight in operation.weights if weight.trainable and not weight.shared]
+    trained = [weight for weight in weights if not weight.frozen]
+    return sum(weight.elements / (expert_ranks if weight.expert else ranks) for weight in trained)

@@ -6,12 +6,15 @@ one node measures the sum; then only the process groups and dispatch buffers in 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from projector.catalog import Calibration, Device, OutsideMeasurement
 from projector.job import TrainingJob
 from projector.memory.communicators import communicator_bytes, groups_in_use
 from projector.memory.dispatch_buffers import dispatch_buffer_bytes
+from projector.memory.user_buffers import user_buffer_bytes
 from projector.parallelism import Layout
+from projector.projection import MemoryComponent, MemoryLevel
 from projector.provenance import Assumption
 
 CALIBRATED_UNCERTAINTY_BYTES = 2**30
@@ -19,7 +22,7 @@ CALIBRATED_UNCERTAINTY_BYTES = 2**30
 raw logs of 8 MI355X, `total_r_used`)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Outside:
     """Device memory outside torch's allocator."""
 
@@ -27,6 +30,12 @@ class Outside:
     """Expected bytes by name; figures that nobody knows count as 0 (`projector.memory.unmodelled.unknown_figures`)."""
     uncertainty_bytes: int
     """Half width of the interval around their sum."""
+
+    @cached_property
+    def components(self) -> tuple[MemoryComponent, ...]:
+        """The same as parts of a stage's memory."""
+        named = self.parts.items()
+        return tuple(MemoryComponent(name=name, level=MemoryLevel.DEVICE, size_bytes=size) for name, size in named)
 
     @property
     def size_bytes(self) -> int:
@@ -44,6 +53,7 @@ def outside_allocator(
         "communicators": communicator_bytes(groups, device),
         "eagerly created communicators": (device.eager_communicator_bytes or 0) * job.software.eager_communicators,
         "expert dispatch buffers": dispatch_buffer_bytes(job, layout),
+        "tensor-parallel user buffers": user_buffer_bytes(job, layout),
     }
     uncertainty = device.outside_allocator_uncertainty_bytes or 0
     measured = calibration.outside_allocator if calibration else None

@@ -38,12 +38,12 @@ def counted(stages: Sequence[Sequence[ChunkOperations]]) -> ParameterCounts:
     )
 
 
-def stage_parameters(stage: Iterable[ChunkOperations]) -> Held:
+def stage_parameters(stage: Sequence[ChunkOperations]) -> Held:
     """Parameters of one device of a stage before data-parallel sharding, padding and adapters included."""
     return _added(((count, _held(part)) for count, part in distinct_parts(stage)))
 
 
-def trained_parameters(stage: Iterable[ChunkOperations]) -> Held:
+def trained_parameters(stage: Sequence[ChunkOperations]) -> Held:
     """Of `stage_parameters`, those that have gradient and optimizer state."""
     return _added(((count, _trained(part)) for count, part in distinct_parts(stage)))
 
@@ -112,7 +112,7 @@ def layer_branch(layer: Sequence[Operation]) -> str:
     return "moe_layer" if any(operation.component == "experts" for operation in layer) else "dense_layer"
 
 
-def _stage_components(stage: Iterable[ChunkOperations]) -> tuple[StageComponent, ...]:
+def _stage_components(stage: Sequence[ChunkOperations]) -> tuple[StageComponent, ...]:
     """Parameters of one device of a stage, by component; they add up to those of `stage_parameters`."""
     sizes: dict[str, int] = {}
     for count, part in distinct_parts(stage):

@@ -12,6 +12,7 @@ from projector.job import Dialect, ExpertBackend, LowPrecision, PositionKind, Pr
 from projector.layers import ADAPTERS
 from projector.layers.dispatch import gather_buffer_bytes
 from projector.layers.shapes import Shapes
+from projector.memory.gathered import gradients_appear
 from projector.memory.identity import Operations, remembered
 from projector.memory.optimizer_state import State, divided
 from projector.memory.parameters import stage_parameters, trained_parameters
@@ -61,7 +62,7 @@ def stage_weights(stage: Sequence[ChunkOperations]) -> StageWeights:
     for count, part in distinct_parts(stage):
         here, trained_shapes = _linear_weights(part)
         low += count * here
-        shapes |= dict.fromkeys(trained_shapes)
+        shapes.update(trained_shapes)
     return StageWeights(
         held=stage_parameters(stage),
         trained=trained_parameters(stage),
@@ -72,7 +73,7 @@ def stage_weights(stage: Sequence[ChunkOperations]) -> StageWeights:
 
 
 @remembered
-def _linear_weights(part: Operations) -> tuple[int, tuple[tuple[int, ...], ...]]:
+def _linear_weights(part: Operations) -> tuple[int, dict[tuple[int, ...], None]]:
     """Elements of a part's linear layers that may run in low precision, and the shapes of those that are trained."""
     low = 0
     shapes: dict[tuple[int, ...], None] = {}
@@ -84,7 +85,7 @@ def _linear_weights(part: Operations) -> tuple[int, tuple[tuple[int, ...], ...]]
                 if not weight.frozen:
                     shapes[weight.shape] = None
                 low += weight.elements if operation.component != "output_layer" else 0
-    return low, tuple(shapes)
+    return low, shapes
 
 
 def persistent_components(  # noqa: PLR0913 - what is held, by whom, and on what
@@ -94,7 +95,11 @@ def persistent_components(  # noqa: PLR0913 - what is held, by whom, and on what
     precision = job.precision
     offload, sharding = job.optimizer, layout.sharding
     here = not (offload.offload_shards and sharding is Sharding.PARAMETERS)
-    gradients_here = here and not (offload.offload_gradients and sharding in (Sharding.GRADIENTS, Sharding.PARAMETERS))
+    # What appears in backward is not there between iterations.
+    lasting = not gradients_appear(job, layout)
+    gradients_here = (
+        lasting and here and not (offload.offload_gradients and sharding in (Sharding.GRADIENTS, Sharding.PARAMETERS))
+    )
     parts = {
         WEIGHTS: here * _weight_bytes(precision) * divided(stage.held, layout, Sharding.PARAMETERS),
         "low-precision weight copies": _low_precision_copies(stage, layout, precision, device),
@@ -181,9 +186,14 @@ def _workspaces(stage: StageWeights, job: TrainingJob, device: Device) -> int:
         grouped = GROUPED_WORKSPACES if together and device.vendor == "NVIDIA" else 0
         size += (device.framework_workspace_bytes or 0) * (1 + grouped)
     if stage.has_output or job.software.dialect is not Dialect.MEGATRON_TE:
-        repeats = job.software.deterministic and device.vendor == "NVIDIA"
-        size += (REPEATABLE_BLAS_BYTES if repeats else device.blas_workspace_bytes or 0) * BLAS_THREADS
+        size += torch_blas_bytes(job, device) * BLAS_THREADS
     return size
+
+
+def torch_blas_bytes(job: TrainingJob, device: Device) -> int:
+    """The workspace that torch's matmul opens on a stream."""
+    repeats = job.software.deterministic and device.vendor == "NVIDIA"
+    return REPEATABLE_BLAS_BYTES if repeats else device.blas_workspace_bytes or 0
 
 
 def _rotary_table(job: TrainingJob) -> int:

@@ -4,17 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from projector.catalog import Calibration, Device
-from projector.job import Schedule, TrainingJob
+from projector.job import Dialect, Schedule, TrainingJob
 from projector.layers.shapes import Shapes, shapes_of
 from projector.memory import interval
 from projector.memory.allocator import replays_of
 from projector.memory.cause import cause
 from projector.memory.content import StageContent, StageContents
+from projector.memory.graphs import CAPTURE, GraphMemory, graph_memory
+from projector.memory.modes import modes_of
+from projector.memory.moments import given_up, pooled_gradients
 from projector.memory.outside import Outside, outside_allocator
 from projector.memory.replay import Peak, peak
-from projector.memory.reserved import Slack, fragmented, pooled_slacks, slacks, with_slack
+from projector.memory.reserved import (
+    Slack,
+    first_reserved_bytes,
+    fragmented,
+    pooled_slacks,
+    slack_bytes,
+    slacks,
+    with_slack,
+)
 from projector.memory.routing import routed_stages
-from projector.memory.stages import described_stages
+from projector.memory.stages import ChunkOperations, described_stages, rerouted
 from projector.memory.step import STEP, Moments
 from projector.memory.stream_pools import has_stream_pools, stream_pools_bytes
 from projector.memory.unmodelled import unknown_figures, unmodelled_layers
@@ -50,19 +61,30 @@ def project_memory(  # noqa: PLR0913 - the job, where it runs, and how to judge
     chosen = framework_schedule(layout.virtual_pipeline, schedule or job.schedule)
 
     outside = outside_allocator(job, layout, device, calibration)
-    balanced = _Case(job=job, layout=layout, device=device, schedule=chosen, outside=outside, routing_factor=1.0)
-    routed = routed_stages(
-        job, layout, shapes_of(job, layout), lambda factor: replace(balanced, routing_factor=factor).stages()
+    balanced = _Case(
+        job=job,
+        layout=layout,
+        device=device,
+        schedule=chosen,
+        outside=outside,
+        shapes=shapes_of(job, layout),
+        described=described_stages(job, layout),
+        routing_factor=1.0,
     )
+    routed = routed_stages(
+        job, layout, balanced.shapes, lambda factor: replace(balanced, routing_factor=factor).stages()
+    )
+    allocated = [stage.level_bytes(MemoryLevel.ALLOCATED) for stage in routed.lowest]
     slacks = balanced.slacks(routed.lowest, replay=replay)
-    expected = [with_slack(stage, slack) for stage, slack in zip(routed.expected, slacks, strict=True)]
     stages = tuple(
         _with_interval(stage, low, high, slack=slack, case=balanced, safety_margin=safety_margin)
-        for stage, low, high, slack in zip(expected, routed.lowest, routed.highest, slacks, strict=True)
+        for stage, low, high, slack in zip(routed.expected, allocated, routed.highest_bytes, slacks, strict=True)
     )
     known = understood and not unmodelled_layers(job)
     complete = not unknown_figures(job, layout, device, calibration)
-    confidence, reasons = confidence_of(job, device, understood=known, complete=complete)
+    fullest = max(stages, key=lambda stage: stage.device_bytes_upper)
+    modes = modes_of(job, layout, device)
+    confidence, reasons = confidence_of(modes, fullest, device, understood=known, complete=complete)
     return MemoryProjection(
         verdict=verdict_of(stages, device, understood=known, complete=complete),
         confidence=confidence,
@@ -81,27 +103,37 @@ class _Case:
     device: Device
     schedule: Schedule
     outside: Outside
+    shapes: Shapes
+    """Sizes under balanced routing."""
+    described: tuple[tuple[ChunkOperations, ...], ...]
+    """All stages under balanced routing."""
     routing_factor: float
     unrouted: dict[int, StageContent] = field(default_factory=dict)
     """Contents of stages whose weights are the same under every routing factor."""
 
     def slacks(self, stages: Sequence[StageMemory], *, replay: bool) -> tuple[Slack, ...]:
         """What the allocator reserves beyond the allocated memory of every stage."""
-        shapes = shapes_of(self.job, self.layout)
+        shapes = self.shapes
         allocated = [stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages]
+        # Graphs' pools are apart from what is replayed.
+        replay = replay and not self.job.software.graphed_modules
         replays = replays_of(self.job, self.layout, shapes, self.device, self.schedule) if replay else None
         if replays is None and has_stream_pools(self.job, self.layout):
-            described = described_stages(self.job, self.layout)
-            pools = [stream_pools_bytes(chunks, self.job, self.layout, shapes) for chunks in described]
+            pools = [
+                stream_pools_bytes(chunks, self.job, self.layout, shapes) + pooled_gradients(stage.components)
+                for chunks, stage in zip(self.described, stages, strict=True)
+            ]
             return pooled_slacks(allocated, pools, self.device)
-        return fragmented(slacks(allocated, replays, self.device), self.layout, self.device)
+        pooled = [pooled_gradients(stage.components) for stage in stages]
+        return fragmented(slacks(allocated, replays, self.device, pooled), self.layout, self.device)
 
     def stages(self) -> list[StageMemory]:
         """Memory of every stage, without its interval and without the allocator's slack."""
-        shapes = shapes_of(self.job, self.layout, routing_factor=self.routing_factor)
-        contents = StageContents(self.job, self.layout, shapes, self.device, unrouted=self.unrouted)
-        described = described_stages(self.job, self.layout, routing_factor=self.routing_factor)
-        return [_stage(rank, contents.of(chunks, rank), shapes, self) for rank, chunks in enumerate(described)]
+        others = rerouted(self.job, self.layout, self.shapes, self.routing_factor)
+        contents = StageContents(self.job, self.layout, self.shapes, self.device, unrouted=self.unrouted, others=others)
+        return [
+            _stage(rank, contents.of(chunks, rank), self.shapes, self) for rank, chunks in enumerate(self.described)
+        ]
 
 
 def _stage(rank: int, content: StageContent, shapes: Shapes, case: _Case) -> StageMemory:
@@ -109,24 +141,30 @@ def _stage(rank: int, content: StageContent, shapes: Shapes, case: _Case) -> Sta
     weights = content.weights
     ends = rank == 0 or rank == len(layout.stages) - 1
     mask = _mask_bytes(job) if ends else 0
-    top = peak(content.footprints, schedule=case.schedule, layout=layout, rank=rank, forward_extra=mask)
+    tops = [
+        (peak(moment.footprints, schedule=case.schedule, layout=layout, rank=rank, forward_extra=mask), moment.parts)
+        for moment in content.moments
+    ]
+    top, beside = max(tops, key=lambda each: each[0].size_bytes + sum(part.size_bytes for part in each[1]))
     passes = [
         *_activations(top, rank, layout, shapes),
         *_deferred(weights.has_output, job, layout, shapes),
-        *content.gathered,
+        *beside,
     ]
+    graphs = GraphMemory(passes=tuple(passes))
+    if job.software.graphed_modules:
+        in_flight = content.layers_of(top.passes)
+        graphs = graph_memory(graphs.passes, in_flight, job, shapes, case.device, late_bytes=content.late_bytes)
     moments = Moments(
-        persistent=content.persistent,
-        passes=tuple(passes),
+        persistent=(*content.persistent, *graphs.persistent),
+        passes=graphs.passes,
         step=content.step,
-        late_bytes=content.late_bytes,
+        late_bytes=0 if graphs.peaks_in_capture else content.late_bytes,
     )
     in_step = moments.peaks_in_step
-    parts = list(moments.components)
-    parts += [
-        MemoryComponent(name=name, level=MemoryLevel.DEVICE, size_bytes=size)
-        for name, size in case.outside.parts.items()
-    ]
+    parts = [*moments.components, *graphs.pool]
+    parts += given_up(content.gradients, parts)
+    parts += case.outside.components
     return StageMemory(
         stage=rank,
         layers=layout.stages[rank].layer_ids,
@@ -134,7 +172,7 @@ def _stage(rank: int, content: StageContent, shapes: Shapes, case: _Case) -> Sta
         components=tuple(parts),
         device_bytes_lower=0,
         device_bytes_upper=0,
-        peak_cause=STEP if in_step else cause(top),
+        peak_cause=STEP if in_step else CAPTURE if graphs.peaks_in_capture else cause(top),
         passes_in_flight=() if in_step else top.passes,
         layers_in_flight=0 if in_step else content.layers_of(top.passes),
         first_iteration_allocated_bytes=moments.first_iteration_bytes,
@@ -150,7 +188,9 @@ def _mask_bytes(job: TrainingJob) -> int:
 
 
 def _activations(top: Peak, rank: int, layout: Layout, shapes: Shapes) -> list[MemoryComponent]:
-    boundary = _boundary_tensors(rank, layout) * shapes.residual_bytes
+    receives = shapes.software.dialect is Dialect.TORCHTITAN
+    count = _receive_buffers(rank, layout, top.passes) if receives else _boundary_tensors(rank, layout)
+    boundary = count * shapes.residual_bytes
     parts = [(f"saved activations: {name}", size) for name, size in top.kept.items()]
     parts += [("transients", top.transient_bytes), ("stage-boundary tensors", boundary)]
     return [MemoryComponent(name=name, level=MemoryLevel.ALLOCATED, size_bytes=size) for name, size in parts if size]
@@ -177,14 +217,38 @@ def _boundary_tensors(rank: int, layout: Layout) -> int:
     return SENT_GRADIENTS if rank > 0 and layout.micro_batches > 1 else 0
 
 
+def _receive_buffers(rank: int, layout: Layout, passes: Sequence[int]) -> int:
+    """Buffers in which PyTorch's pipeline stages receive inputs and gradients of all micro batches of a run.
+
+    Inputs of the passes in flight are counted as activations. Source: torch/distributed/pipelining/stage.py
+    (`args_recv_info`, `grad_recv_info`).
+    """
+    last = len(layout.stages) - 1, layout.virtual_pipeline - 1
+    count = 0
+    for chunk, in_flight in enumerate(passes):
+        inputs = max(0, layout.run_micro_batches - in_flight) if (rank, chunk) != (0, 0) else 0
+        count += inputs + (layout.run_micro_batches if (rank, chunk) != last else 0)
+    return count
+
+
 def _with_interval(  # noqa: PLR0913 - the stage, its bounds, and how to judge
-    stage: StageMemory, low: StageMemory, high: StageMemory, *, slack: Slack, case: _Case, safety_margin: float
+    stage: StageMemory, low_bytes: int, high_bytes: int, *, slack: Slack, case: _Case, safety_margin: float
 ) -> StageMemory:
-    """Add the interval."""
+    """Add the allocator's slack and the interval."""
+    held_back = slack_bytes(stage, slack)
     uncertainties = (
         *interval.counted(stage, case.job),
-        interval.routed(stage, low, high),
-        interval.reserved(stage, 1 + slack.lower, 1 + slack.upper),
+        interval.routed(stage, low_bytes, high_bytes),
+        interval.reserved(stage, held_back, 1 + slack.lower, 1 + slack.upper),
         interval.outside(stage, case.outside.uncertainty_bytes),
     )
-    return interval.with_interval(stage, uncertainties, safety_margin=safety_margin)
+    entered = tuple([each for each in uncertainties if each.below_bytes or each.above_bytes])
+    lower, upper = interval.ends(stage.device_bytes + held_back, entered, safety_margin=safety_margin)
+    return replace(
+        stage,
+        components=with_slack(stage, held_back),
+        first_iteration_reserved_bytes=first_reserved_bytes(stage, slack, held_back),
+        uncertainties=entered,
+        device_bytes_lower=lower,
+        device_bytes_upper=upper,
+    )

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from operator import mul
 
 from projector.job import Schedule
 from projector.memory.footprint import Footprint, added_up
-from projector.memory.segments import Segment, segmented
+from projector.memory.segments import Situation, situations
 from projector.parallelism import Layout
-from projector.schedule import ADAPTIVE, ALL_AT_ONCE, WHOLE, Kind, Passes
+from projector.schedule import ADAPTIVE, ALL_AT_ONCE, WHOLE, Passes
 
 CYCLES = 3
 """Micro batches replayed, in groups of as many as interleaving takes at a time: warm-up, one steady cycle, and one that
@@ -33,20 +34,6 @@ class Peak:
     """forward or backward."""
     operation: str
     """The operation that runs."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Moment:
-    """A situation of a rank: a pass is about to run, with these passes alive, per chunk."""
-
-    size_bytes: int
-    """Activations and transients."""
-    forward: bool
-    chunk: int
-    alive: tuple[int, ...]
-    """Passes whose backward has not run."""
-    delayed: tuple[int, ...]
-    """Passes of which only the weight gradient is missing."""
 
 
 def replayed_micro_batches(schedule: Schedule, group: int, micro_batches: int, passes: Passes | None = None) -> int:
@@ -74,58 +61,44 @@ def peak(chunks: Sequence[Footprint], *, schedule: Schedule, layout: Layout, ran
     """The peak of `rank` with these chunks; `forward_extra` bytes live during every forward pass."""
     planned = planned_passes(schedule, chunks, layout)
     count = replayed_micro_batches(schedule, layout.micro_batch_group, layout.run_micro_batches, planned)
-    passes = segmented(schedule, layout.pipeline, len(chunks), count, layout.micro_batch_group, passes=planned)
-    at = _highest(passes.ranks[rank], chunks, forward_extra, splits_backward=passes.splits_backward)
+    order = situations(
+        schedule, layout.pipeline, len(chunks), count, layout.micro_batch_group, rank=rank, passes=planned
+    )
+    at, size_bytes = _highest(order.found, chunks, forward_extra, splits_backward=order.splits_backward)
     running = chunks[at.chunk].forward if at.forward else chunks[at.chunk].backward
-    others = [count - (not at.forward and index == at.chunk) for index, count in enumerate(at.alive)]
+    others = list(at.alive)
+    if not at.forward:
+        others[at.chunk] -= 1
     waiting = [(count, footprint.kept) for count, footprint in zip(others, chunks, strict=True)]
     if any(at.delayed):
         waiting += [(count, footprint.kept_for_weights) for count, footprint in zip(at.delayed, chunks, strict=True)]
-    kept = {name: size for name, size in added_up((*waiting, *running.shares)).items() if size}
+    kept = {name: size for name, size in added_up((*waiting, (1, running.kept))).items() if size}
+    passes = [whole + late for whole, late in zip(others, at.delayed, strict=True)]
+    passes[at.chunk] += 1
     return Peak(
-        size_bytes=at.size_bytes,
+        size_bytes=size_bytes,
         kept=kept,
-        transient_bytes=at.size_bytes - sum(kept.values()),
-        in_flight=sum(others) + sum(at.delayed) + 1,
-        passes=tuple(
-            whole + late + (index == at.chunk)
-            for index, (whole, late) in enumerate(zip(others, at.delayed, strict=True))
-        ),
+        transient_bytes=size_bytes - sum(kept.values()),
+        in_flight=sum(passes),
+        passes=tuple(passes),
         direction="forward" if at.forward else "backward",
         operation=running.operation,
     )
 
 
 def _highest(
-    segments: Sequence[Segment], chunks: Sequence[Footprint], forward_extra: int, *, splits_backward: bool
-) -> _Moment:
-    """The first moment at which a rank that runs these segments holds most."""
+    found: Sequence[Situation], chunks: Sequence[Footprint], forward_extra: int, *, splits_backward: bool
+) -> tuple[Situation, int]:
+    """The first situation of which a rank holds most, and how much that is."""
     saved = [each.saved for each in chunks]
-    waits = [each.waiting_bytes if splits_backward else 0 for each in chunks]
-    forward = [each.forward.size_bytes + forward_extra for each in chunks]
+    waits = [each.waiting_bytes for each in chunks] if splits_backward else [0] * len(chunks)
     # At the end of a split backward pass all of what waits is there.
-    backward = [
-        max(each.backward.size_bytes, waiting) - each.saved for each, waiting in zip(chunks, waits, strict=True)
-    ]
-    alive, delayed = [0] * len(chunks), [0] * len(chunks)
-    size, highest = 0, -1
-    found: tuple[bool, int, tuple[int, ...], tuple[int, ...]] = (True, 0, (), ())
-    for segment in segments:
-        for times, looks in segment.turns:
-            for kind, chunk in segment.pattern:
-                if looks and kind is not Kind.W:
-                    rises = kind is Kind.F
-                    during = size + (forward if rises else backward)[chunk]
-                    if during > highest:
-                        highest, found = during, (rises, chunk, tuple(alive), tuple(delayed))
-                if kind is Kind.F:
-                    alive[chunk] += times
-                    size += times * saved[chunk]
-                elif kind is Kind.B:
-                    alive[chunk] -= times
-                    delayed[chunk] += times * splits_backward
-                    size += times * (waits[chunk] - saved[chunk])
-                else:
-                    delayed[chunk] -= times
-                    size -= times * waits[chunk]
-    return _Moment(size_bytes=highest, forward=found[0], chunk=found[1], alive=found[2], delayed=found[3])
+    rises = (
+        [max(each.backward.size_bytes, waiting) - each.saved for each, waiting in zip(chunks, waits, strict=True)],
+        [each.forward.size_bytes + forward_extra for each in chunks],
+    )
+    sizes = [rises[forward][chunk] + sum(map(mul, alive, saved)) for forward, chunk, alive, _ in found]
+    if splits_backward:
+        sizes = [size + sum(map(mul, each.delayed, waits)) for size, each in zip(sizes, found, strict=True)]
+    highest = max(sizes)
+    return found[sizes.index(highest)], highest

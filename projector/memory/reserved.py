@@ -1,7 +1,7 @@
 """From allocated to reserved: what torch's caching allocator holds beyond what is in use.
 
-The stages that may be the fullest are replayed on the allocator, within a bounded effort; the others, and jobs whose
-framework's allocations are not known one by one, take the ratio of published runs.
+The stages that may be the fullest are replayed on the allocator, within a bounded effort, and the others taken to be
+like them; jobs whose framework's allocations are not known one by one take the ratio of published runs.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 
 from projector.catalog import Device, ReservedRatio, reserved_ratio
 from projector.memory.allocator import StageReplays
+from projector.memory.moments import pooled_gradients
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel, StageMemory
 
+SLACK = "allocator slack"
+"""Component of what is reserved and not allocated."""
 EFFORT_STEPS = 40_000
 """Allocations and frees that a projection replays at most, which bounds its time: about 0.05 s on a laptop's core."""
 
@@ -44,26 +47,43 @@ def fragmented(found: Sequence[Slack], layout: Layout, device: Device) -> tuple[
     return tuple(replace(each, upper=max(each.upper, most)) for each in found)
 
 
-def with_slack(stage: StageMemory, slack: Slack) -> StageMemory:
-    """The stage with the allocator's slack among its components, behind what is allocated."""
-    size = round(slack.expected * stage.level_bytes(MemoryLevel.ALLOCATED))
-    part = MemoryComponent(name="allocator slack", level=MemoryLevel.RESERVED, size_bytes=size)
+def slack_bytes(stage: StageMemory, slack: Slack) -> int:
+    """What a stage's allocator holds beyond what is allocated."""
+    expected = round(slack.expected * stage.level_bytes(MemoryLevel.ALLOCATED))
+    return max(0, expected - pooled_gradients(stage.components))
+
+
+def with_slack(stage: StageMemory, size_bytes: int) -> tuple[MemoryComponent, ...]:
+    """The stage's components with the allocator's slack behind what is allocated."""
+    part = MemoryComponent(name=SLACK, level=MemoryLevel.RESERVED, size_bytes=size_bytes)
     inside = [each for each in stage.components if each.level is not MemoryLevel.DEVICE]
-    beyond = [each for each in stage.components if each.level is MemoryLevel.DEVICE]
-    whole = replace(stage, components=(*inside, part, *beyond))
-    first = slack.first_reserved_bytes
-    if first is None:
-        return whole
+    return (*inside, part, *stage.components[len(inside) :])
+
+
+def first_reserved_bytes(stage: StageMemory, slack: Slack, size_bytes: int) -> int | None:
+    """What the allocator of a stage holds when the first iteration is over; None where it was not replayed."""
+    if slack.first_reserved_bytes is None:
+        return None
     least = stage.first_iteration_allocated_bytes or 0
-    reserved = whole.level_bytes(MemoryLevel.RESERVED)
-    return replace(whole, first_iteration_reserved_bytes=min(max(first, least), reserved))
+    return min(max(slack.first_reserved_bytes, least), stage.level_bytes(MemoryLevel.RESERVED) + size_bytes)
 
 
-def slacks(allocated_bytes: Sequence[int], replays: StageReplays | None, device: Device) -> tuple[Slack, ...]:
-    """The slack of every stage, by its allocated memory; `replays` None replays none."""
+def slacks(
+    allocated_bytes: Sequence[int],
+    replays: StageReplays | None,
+    device: Device,
+    pooled_bytes: Sequence[int],
+) -> tuple[Slack, ...]:
+    """The slack of every stage, by its allocated memory; `replays` None replays none.
+
+    `pooled_bytes` of a stage stay reserved in pools of other streams, which the ratio of published runs does not know.
+    """
     ratio = reserved_ratio(device.vendor)
     fallback = published(device)
-    found = [fallback] * len(allocated_bytes)
+    found = [
+        _more(fallback, pooled / max(1, allocated))
+        for allocated, pooled in zip(allocated_bytes, pooled_bytes, strict=True)
+    ]
     if replays is None:
         return tuple(found)
     fullest = max(allocated_bytes)
@@ -72,6 +92,7 @@ def slacks(allocated_bytes: Sequence[int], replays: StageReplays | None, device:
         for number in sorted(range(len(found)), key=lambda number: -allocated_bytes[number])
         if allocated_bytes[number] * ratio.upper >= fullest
     ]
+    played: dict[int, Slack] = {}
     left = EFFORT_STEPS
     steps = {number: replays.steps(number) for number in candidates}
     for position, number in enumerate(candidates):
@@ -83,8 +104,17 @@ def slacks(allocated_bytes: Sequence[int], replays: StageReplays | None, device:
         left -= steps[number] * ranks
         # Where the optimizer step is the peak, more is allocated than in the passes that are replayed.
         beyond = max(0, peaks.reserved_bytes - allocated_bytes[number])
-        found[number] = _around(beyond / allocated_bytes[number], ratio, peaks.first_reserved_bytes)
-    return tuple(found)
+        played[number] = _around(beyond / allocated_bytes[number], ratio, peaks.first_reserved_bytes)
+    if not played:
+        return tuple(found)
+    # What was not played of the same job is like what was.
+    most = replace(max(played.values(), key=lambda slack: slack.expected), first_reserved_bytes=None)
+    return tuple(played.get(number, most) for number in range(len(found)))
+
+
+def _more(slack: Slack, share: float) -> Slack:
+    """The slack with a share of allocated memory on top."""
+    return replace(slack, expected=slack.expected + share, lower=slack.lower + share, upper=slack.upper + share)
 
 
 def pooled_slacks(allocated_bytes: Sequence[int], pools_bytes: Sequence[int], device: Device) -> tuple[Slack, ...]:

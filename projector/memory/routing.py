@@ -10,9 +10,10 @@ The constants say how many such deviations a device is above balance at the high
 first for a router that starts from nothing. A router with a balancing loss then evens out.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import sqrt
+from typing import NamedTuple
 
 from projector.errors import ConfigurationError
 from projector.job import MixtureOfExperts, TrainingJob
@@ -31,20 +32,20 @@ EXPERTS = "saved activations: experts"
 """The component that tells how many passes are in memory together."""
 
 Stages = Sequence[StageMemory]
+Parts = Sequence[MemoryComponent]
 Factors = tuple[float, float, float]
 """Rows over the balanced share: least, expected and most."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RoutedStages:
+class RoutedStages(NamedTuple):
     """Memory of every stage at the ends of what routing may do, and in between."""
 
     lowest: Stages
     """Balanced routing, or what was stated."""
     expected: Stages
     """The highest step of a usual run."""
-    highest: Stages
-    """The highest step of an unlucky one."""
+    highest_bytes: Sequence[int]
+    """Allocated at the highest step of an unlucky one."""
 
 
 def routing_decides(job: TrainingJob, layout: Layout) -> bool:
@@ -59,12 +60,10 @@ def routed_stages(job: TrainingJob, layout: Layout, shapes: Shapes, at: Callable
     """Memory as routing may make it; `at` gives it for rows of the busiest device over the balanced share."""
     stated = job.software.routing_imbalance
     if not routing_decides(job, layout):
-        only = at(1.0)
-        return RoutedStages(lowest=only, expected=only, highest=only)
+        return _certain(at(1.0))
     if stated is not None:
         _check(stated, _limit(job, layout))
-        only = _marked(at(stated), [(stated, stated, stated)] * layout.pipeline)
-        return RoutedStages(lowest=only, expected=only, highest=only)
+        return _certain(_marked(at(stated), [(stated, stated, stated)] * layout.pipeline))
     lowest = at(1.0)
     points: dict[float, Stages] = {1.0: lowest}
 
@@ -76,7 +75,17 @@ def routed_stages(job: TrainingJob, layout: Layout, shapes: Shapes, at: Callable
     factors = [_factors(_deviation(stage, job, layout, shapes), _limit(job, layout)) for stage in lowest]
     expected = [_between(rank, usual, known) for rank, (_, usual, _) in enumerate(factors)]
     highest = [_between(rank, most, known) for rank, (_, _, most) in enumerate(factors)]
-    return RoutedStages(lowest=lowest, expected=_marked(expected, factors), highest=highest)
+    return RoutedStages(
+        lowest=lowest, expected=_marked(expected, factors), highest_bytes=[_allocated(stage) for stage in highest]
+    )
+
+
+def _certain(stages: Stages) -> RoutedStages:
+    return RoutedStages(lowest=stages, expected=stages, highest_bytes=[_allocated(stage) for stage in stages])
+
+
+def _allocated(stage: StageMemory) -> int:
+    return stage.level_bytes(MemoryLevel.ALLOCATED)
 
 
 def _factors(deviation: float, limit: float) -> Factors:
@@ -116,7 +125,7 @@ def _deviation(stage: StageMemory, job: TrainingJob, layout: Layout, shapes: Sha
 
 def _passes(stage: StageMemory, job: TrainingJob, shapes: Shapes) -> float:
     """Passes through a layer with experts whose rows are in memory at the peak of balanced routing; at least one."""
-    layer = next(layer for layer in job.model.layers if isinstance(layer.feed_forward, MixtureOfExperts))
+    layer = next(layer for layer in job.model.distinct_layers if isinstance(layer.feed_forward, MixtureOfExperts))
     once = sum(
         tensor.size_bytes
         for operation in shaped_layer(layer, shapes)
@@ -144,27 +153,45 @@ def _between(rank: int, factor: float, known: Callable[[float], Stages]) -> Stag
 
 def _mixed(below: StageMemory, above: StageMemory, share: float) -> StageMemory:
     """The stage on the line from one to the other."""
-    sizes: dict[tuple[str, MemoryLevel], list[int]] = {}
-    for index, stage in enumerate((below, above)):
-        for part in stage.components:
-            sizes.setdefault((part.name, part.level), [0, 0])[index] += part.size_bytes
-    order = list(MemoryLevel)
-    parts = [
-        MemoryComponent(name=name, level=level, size_bytes=size)
-        for (name, level), (low, high) in sorted(sizes.items(), key=lambda entry: order.index(entry[0][1]))
-        if (size := round(low + share * (high - low)))
-    ]
     first = below.first_iteration_allocated_bytes
     last = above.first_iteration_allocated_bytes
     if first is not None and last is not None:
         first = round(first + share * (last - first))
-    return replace(below, components=tuple(parts), first_iteration_allocated_bytes=first)
+    return replace(
+        below,
+        components=tuple(
+            part if low == high else MemoryComponent(name=part.name, level=part.level, size_bytes=size)
+            for part, low, high in _pairs(below.components, above.components)
+            if (size := round(low + share * (high - low)))
+        ),
+        first_iteration_allocated_bytes=first,
+    )
+
+
+def _pairs(below: Parts, above: Parts) -> Iterable[tuple[MemoryComponent, int, int]]:
+    """Each part of the two, in order of level, with its size in both."""
+    if len(below) == len(above) and all(one.name == two.name for one, two in zip(below, above, strict=True)):
+        return [(one, one.size_bytes, two.size_bytes) for one, two in zip(below, above, strict=True)]
+    sizes: dict[tuple[str, MemoryLevel], tuple[MemoryComponent, int, int]] = {}
+    for part in below:
+        sizes[part.name, part.level] = part, part.size_bytes, 0
+    for part in above:
+        low = sizes.get((part.name, part.level), (part, 0, 0))[1]
+        sizes[part.name, part.level] = part, low, part.size_bytes
+    order = list(MemoryLevel)
+    return sorted(sizes.values(), key=lambda entry: order.index(entry[0].level))
 
 
 def routing_assumptions(job: TrainingJob, memory: MemoryProjection) -> tuple[Assumption, ...]:
-    """What is assumed of the router where nobody states how uneven it is, on the stage that needs most memory."""
-    factors = memory.worst.routing_imbalance
-    if factors is None or job.software.routing_imbalance is not None:
+    """What is assumed of the router where nobody states how uneven it is, on the stage that needs most memory.
+
+    Where a stated imbalance changes nothing, that is said instead.
+    """
+    factors, stated = memory.worst.routing_imbalance, job.software.routing_imbalance
+    if factors is None and stated is not None:
+        why = f"no router decides them, so that a routing imbalance of {stated:g} changes nothing"
+        return (Assumption(what="equal rows on every GPU", why=why),)
+    if factors is None or stated is not None:
         return ()
     least, usual, most = factors
     return (

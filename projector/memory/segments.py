@@ -2,11 +2,15 @@
 
 While a pattern repeats, what is alive changes by the same amount each time, so that only its first and its last
 repetition can be the peak. The steady phase of a schedule is one or a few patterns, however long it lasts.
+
+What is alive then is known without knowing how large it is, so that the few situations that may be the peak are found
+once for all jobs of a schedule.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from projector.job import Schedule
 from projector.schedule import Kind, Passes, order
@@ -19,8 +23,7 @@ PERIODS = (1, 2, 3, 6)
 chunks."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """A pattern of passes and how often it repeats."""
 
     pattern: tuple[Step, ...]
@@ -39,6 +42,56 @@ class SegmentedOrder:
     """Segments of every rank, in the order in which it runs them."""
     splits_backward: bool
     """Weight gradients are passes of their own."""
+
+
+class Situation(NamedTuple):
+    """A pass is about to run while others are alive."""
+
+    forward: bool
+    """Forward or backward."""
+    chunk: int
+    """Model chunk that it runs through."""
+    alive: tuple[int, ...]
+    """Passes whose backward has not begun, per chunk."""
+    delayed: tuple[int, ...]
+    """Passes of which only the weight gradient is missing, per chunk."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situations:
+    """What may be the peak of a rank."""
+
+    found: tuple[Situation, ...]
+    """Distinct ones, in order of time."""
+    splits_backward: bool
+    """Weight gradients are passes of their own."""
+
+
+@lru_cache(maxsize=4096)
+def situations(  # noqa: PLR0913 - what decides an order, and for whom
+    schedule: Schedule, pipeline: int, chunks: int, micro_batches: int, group: int, *, rank: int, passes: Passes | None
+) -> Situations:
+    """Situations that may be a rank's peak, whatever its chunks hold."""
+    whole = segmented(schedule, pipeline, chunks, micro_batches, group, passes=passes)
+    found = _replayed(whole.ranks[rank], chunks, splits_backward=whole.splits_backward)
+    return Situations(found=tuple(dict.fromkeys(found)), splits_backward=whole.splits_backward)
+
+
+def _replayed(segments: Sequence[Segment], chunks: int, *, splits_backward: bool) -> Iterator[Situation]:
+    """Every situation that can be the peak, in order of time."""
+    alive, delayed = [0] * chunks, [0] * chunks
+    for segment in segments:
+        for times, looks in segment.turns:
+            for kind, chunk in segment.pattern:
+                if looks and kind is not Kind.W:
+                    yield Situation(kind is Kind.F, chunk, tuple(alive), tuple(delayed))
+                if kind is Kind.F:
+                    alive[chunk] += times
+                elif kind is Kind.B:
+                    alive[chunk] -= times
+                    delayed[chunk] += times * splits_backward
+                else:
+                    delayed[chunk] -= times
 
 
 @lru_cache(maxsize=256)

@@ -1,10 +1,11 @@
 """The operations of every pipeline stage, by model chunk: what is described once and read by all of memory."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 
 from projector.job import DecoderLayer, Dialect, MixtureOfExperts, Recompute, RecomputeGranularity, TrainingJob
 from projector.job.architecture import runs_of
@@ -28,6 +29,8 @@ RECOMPUTED = "recomputed layers"
 """Component of what is kept of layers that run again."""
 Run = tuple[int, Operations]
 """A part and how many equal ones follow one another."""
+Rerouted = Mapping[int, Operations]
+"""What takes the place of parts under another routing, by the identity of the part that balanced routing makes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +49,16 @@ class ChunkOperations:
     """Final norm, output layer, loss; empty where the chunk has none."""
     runs: tuple[Run, ...] = field(init=False, repr=False, compare=False)
     """All parts in order."""
+    content: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    """Equal for chunks of the same parts in the same order, as long as both live."""
 
     def __post_init__(self) -> None:
         """Put the parts in order."""
         before = ((1, self.embedding),) if self.embedding else ()
         behind = [(1, part) for part in (*self.predictions, self.output) if part]
-        object.__setattr__(self, "runs", (*before, *self.layer_runs, *behind))
+        runs = (*before, *self.layer_runs, *behind)
+        object.__setattr__(self, "runs", runs)
+        object.__setattr__(self, "content", tuple([(count, id(part)) for count, part in runs]))
 
     @property
     def layers(self) -> tuple[Operations, ...]:
@@ -63,13 +70,19 @@ class ChunkOperations:
         """All parts, one by one."""
         return tuple(part for count, part in self.runs for _ in range(count))
 
-    @property
-    def content(self) -> tuple[tuple[int, int], ...]:
-        """Equal for chunks of the same parts in the same order, as long as both live."""
-        return tuple([(count, id(part)) for count, part in self.runs])
+    def rerouted(self, others: "Rerouted") -> "ChunkOperations":
+        """The chunk under another routing."""
+        if not others:
+            return self
+        return replace(
+            self,
+            layer_runs=tuple((count, others.get(id(part), part)) for count, part in self.layer_runs),
+            predictions=tuple(others.get(id(part), part) for part in self.predictions),
+        )
 
 
-def distinct_parts(stage: Iterable[ChunkOperations]) -> list[Run]:
+@remembered
+def distinct_parts(stage: Sequence[ChunkOperations]) -> Sequence[Run]:
     """Parts of a stage, each with the number of times that it is there."""
     found: dict[int, Run] = {}
     for chunk in stage:
@@ -97,25 +110,38 @@ def described_stages(
     job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0
 ) -> tuple[tuple[ChunkOperations, ...], ...]:
     """Describe every chunk of every stage; equal parts are one object, and so are those that no routing changes."""
-    balanced = shapes_of(job, layout)
-    routed = shapes_of(job, layout, routing_factor=routing_factor)
+    shapes = shapes_of(job, layout)
     runs = runs_of(job.model.layers)
-    distinct = {id(layer): layer for _, layer in runs}
-    known = {key: shaped_layer(layer, routed if _routes(layer) else balanced) for key, layer in distinct.items()}
+    known = {key: shaped_layer(layer, shapes) for key, layer in {id(layer): layer for _, layer in runs}.items()}
     layers = [(end, known[id(layer)]) for end, layer in runs]
+    others = rerouted(job, layout, shapes, routing_factor)
     return tuple(
         tuple(
             ChunkOperations(
                 chunk=chunk,
-                embedding=_embedding(job, chunk, stage, balanced),
+                embedding=_embedding(job, chunk, stage, shapes),
                 layer_runs=_cut(layers, chunk.layer_ids),
-                predictions=_predictions(job, chunk, stage, routed if _routes(job.model.layers[-1]) else balanced),
-                output=shaped_output(balanced, tied_elsewhere=layout.tied_across_stages) if chunk.output else (),
-            )
+                predictions=_predictions(job, chunk, stage, shapes),
+                output=shaped_output(shapes, tied_elsewhere=layout.tied_across_stages) if chunk.output else (),
+            ).rerouted(others)
             for chunk in stage.chunks
         )
         for stage in layout.stages
     )
+
+
+def rerouted(job: TrainingJob, layout: Layout, balanced: Shapes, routing_factor: float) -> Rerouted:
+    """Parts that are others where the experts of a device receive more rows than the balanced share."""
+    if routing_factor == 1:
+        return {}
+    routed = shapes_of(job, layout, routing_factor=routing_factor)
+    layers = {id(layer): layer for _, layer in runs_of(job.model.layers) if _routes(layer)}.values()
+    found = {id(shaped_layer(layer, balanced)): shaped_layer(layer, routed) for layer in layers}
+    last = job.model.layers[-1]
+    if job.model.multi_token_prediction_layers and _routes(last):
+        before, after = shaped_prediction(last, balanced), shaped_prediction(last, routed)
+        found |= {id(before): after, id(_with_own_output(before)): _with_own_output(after)}
+    return found
 
 
 def _routes(layer: DecoderLayer) -> bool:
@@ -134,8 +160,10 @@ def _embedding(job: TrainingJob, chunk: Chunk, stage: Stage, shapes: Shapes) -> 
     """
     if chunk.embedding:
         return shaped_embedding(shapes)
+    if not chunk.mtp_layers:
+        return ()
     served = any(each.embedding for each in stage.chunks) or (job.model.tied_embeddings and _holds_output(stage))
-    return _copy_of(shaped_embedding(shapes)) if chunk.mtp_layers and not served else ()
+    return () if served else _copy_of(shaped_embedding(shapes))
 
 
 def _predictions(job: TrainingJob, chunk: Chunk, stage: Stage, shapes: Shapes) -> tuple[Operations, ...]:
@@ -144,7 +172,11 @@ def _predictions(job: TrainingJob, chunk: Chunk, stage: Stage, shapes: Shapes) -
         return ()
     each = shaped_prediction(job.model.layers[-1], shapes)
     served = _holds_output(stage) or job.model.tied_embeddings
-    return (each if served else _copy_of(each, "output_layer"), *(each,) * (chunk.mtp_layers - 1))
+    return (each if served else _with_own_output(each), *(each,) * (chunk.mtp_layers - 1))
+
+
+def _with_own_output(prediction: Operations) -> Operations:
+    return _copy_of(prediction, "output_layer")
 
 
 @remembered
@@ -160,6 +192,18 @@ def _copy_of(operations: Operations, only: str | None = None) -> Operations:
 
 def _copied(weight: Weight) -> Weight:
     return replace(weight, full_copies=0, padding_elements=0, shared=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OrderedFootprints:
+    """Footprints of a chunk part by part."""
+
+    first: Footprint
+    """Token table."""
+    layers: tuple[tuple[int, Footprint], ...]
+    """Decoder layers, each with how many equal ones follow one another."""
+    last: Footprint
+    """Everything behind them."""
 
 
 _offloaded = remembered(with_offload)
@@ -191,9 +235,11 @@ def _groups(
 class Footprints:
     """Footprints of the chunks of one job; equal layers, which share one tuple of operations, are replayed once."""
 
-    def __init__(self, job: TrainingJob, shapes: Shapes) -> None:
-        """`shapes` are those with which the chunks were described."""
+    def __init__(self, job: TrainingJob, shapes: Shapes, others: Rerouted = MappingProxyType({})) -> None:
+        """`shapes` are those with which the chunks were described; `others` take the place of parts of theirs."""
+        self._others = others
         self._recompute = job.recompute
+        self._recomputes_layers = job.recompute.granularity is RecomputeGranularity.FULL
         self._compiled = job.software.compiled_layers
         self._modules = recomputed_modules(job.recompute)
         self._keeps_graph = job.software.dialect is Dialect.TORCHTITAN
@@ -206,13 +252,28 @@ class Footprints:
 
     def chunk(self, described: ChunkOperations) -> Footprint:
         """What one micro batch keeps in the chunk under the job's recomputation, and the peaks of its passes."""
-        again = recomputed_layers(self._recompute, described.chunk.layer_ids)
-        repeated = tuple(index in again for index in described.chunk.layer_ids) if again else ()
+        repeated = self._repeated(described.chunk.layer_ids)
         key = described.content, repeated
         known = self._chunks.get(key)
         if known is None:
-            known = self._chunks[key] = described, self._footprint(described, repeated)
+            known = self._chunks[key] = described, self._footprint(described.rerouted(self._others), repeated)
         return known[1]
+
+    def _repeated(self, layer_ids: Sequence[int]) -> tuple[bool, ...]:
+        """Which layers full recomputation does again; empty for none."""
+        again = recomputed_layers(self._recompute, layer_ids) if self._recomputes_layers else ()
+        return tuple([index in again for index in layer_ids]) if again else ()
+
+    def in_order(self, described: ChunkOperations) -> OrderedFootprints:
+        """Footprints of the chunk's parts under the job's recomputation."""
+        repeated = self._repeated(described.chunk.layer_ids)
+        described = described.rerouted(self._others)
+        behind = [(1, self.part(operations)) for operations in (*described.predictions, described.output)]
+        return OrderedFootprints(
+            first=self.part(described.embedding),
+            layers=tuple(self._layers(described, repeated)),
+            last=joined(behind),
+        )
 
     def _footprint(self, described: ChunkOperations, repeated: tuple[bool, ...]) -> Footprint:
         before = [(1, self.part(described.embedding))]
@@ -225,13 +286,22 @@ class Footprints:
             return [(count, self._by_operation(operations)) for count, operations in described.layer_runs]
         if not repeated:
             return [(count, self.part(operations)) for count, operations in described.layer_runs]
-        if all(repeated) and self._group == 1:
-            return [(count, self._again([self.part(operations)])) for count, operations in described.layer_runs]
+        if self._group == 1:
+            return list(self._one_by_one(described, repeated))
         parts: list[Footprint] = []
         for layers, again in _groups(described.layers, repeated, self._group):
             group = [self.part(operations) for operations in layers]
             parts += [self._again(group)] if again else group
         return [(len(run), run[0]) for run in (list(equal) for _, equal in groupby(parts, key=id))]
+
+    def _one_by_one(self, described: ChunkOperations, repeated: tuple[bool, ...]) -> Iterator[tuple[int, Footprint]]:
+        """The same where no two layers share what they keep."""
+        at = 0
+        for count, operations in described.layer_runs:
+            part = self.part(operations)
+            for again, equal in groupby(repeated[at : at + count]):
+                yield len(list(equal)), self._again([part]) if again else part
+            at += count
 
     def part(self, operations: Operations) -> Footprint:
         """What one micro batch keeps in a part that does not run again as a whole."""

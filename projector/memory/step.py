@@ -11,6 +11,7 @@ first iteration is lower than that of the second, unless the step itself is the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from projector.job import OptimizerKind, Sharding, TrainingJob
 from projector.memory.identity import Operations, remembered
@@ -30,9 +31,11 @@ NEWTON_SCHULZ_SQUARE = 2
 """Square matrices of the smaller side: the product with the transpose and the polynomial of it (Jordan et al. 2024)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Moments:
     """Allocated memory of a stage at the two moments that may be its peak."""
+
+    # Without slots, so that the sums are made once.
 
     persistent: tuple[MemoryComponent, ...]
     """What is there at any time from the second iteration on."""
@@ -43,10 +46,10 @@ class Moments:
     late_bytes: int
     """Of what is persistent, bytes that the first step makes."""
 
-    @property
+    @cached_property
     def peaks_in_step(self) -> bool:
         """Whether the optimizer step is the higher of the two."""
-        return _size(self.step) > _size(self.passes)
+        return self._step_bytes > self._passes_bytes
 
     @property
     def components(self) -> tuple[MemoryComponent, ...]:
@@ -56,7 +59,15 @@ class Moments:
     @property
     def first_iteration_bytes(self) -> int:
         """Peak allocated of the first iteration, whose passes run without the state that its step makes."""
-        return _size(self.persistent) + max(_size(self.passes) - self.late_bytes, _size(self.step))
+        return _size(self.persistent) + max(self._passes_bytes - self.late_bytes, self._step_bytes)
+
+    @cached_property
+    def _passes_bytes(self) -> int:
+        return _size(self.passes)
+
+    @cached_property
+    def _step_bytes(self) -> int:
+        return _size(self.step)
 
 
 def _size(parts: Sequence[MemoryComponent]) -> int:

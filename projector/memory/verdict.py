@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 
-from projector.catalog import Device
-from projector.job import Dialect, RecomputeGranularity, TrainingJob
+from projector.catalog import Device, measured_modes
 from projector.projection import Confidence, StageMemory, Verdict
+
+HIGH_PERCENT = 2
+"""Largest median error of a mode's measured runs of which a job has high confidence."""
+NARROW_PERCENT, WIDE_PERCENT = 5, 20
+"""Half widths of the interval up to which confidence is high, and medium."""
 
 
 def device_capacity(device: Device) -> int:
@@ -31,27 +35,37 @@ def verdict_of(stages: Sequence[StageMemory], device: Device, *, understood: boo
 
 
 def confidence_of(
-    job: TrainingJob, device: Device, *, understood: bool, complete: bool
+    modes: Sequence[str], fullest: StageMemory, device: Device, *, understood: bool, complete: bool
 ) -> tuple[Confidence, tuple[str, ...]]:
     """How far the figures can be trusted, and why.
 
-    High for deterministic dense 16-bit jobs on measured hardware, low where something is not understood or known.
+    High where runs with each of the job's `modes` were measured and half of them are projected within `HIGH_PERCENT`,
+    and the interval of the fullest stage is at most `NARROW_PERCENT` to either side; low where nobody measured a mode,
+    the interval is wider than `WIDE_PERCENT`, or something is not understood or known.
     """
     gaps = {
         "something that decides was not understood": understood,
         f"nobody has published a figure of {device.name} that is needed": complete,
     }
+    known = measured_modes()
+    gaps |= {f"no measured run with {mode} is published": mode in known for mode in modes}
+    width_percent = _half_width_percent(fullest)
+    wide = f"the interval reaches {width_percent:.0f} % of what is expected to either side"
+    gaps[wide] = width_percent <= WIDE_PERCENT
     if missing := tuple(why for why, given in gaps.items() if not given):
         return Confidence.LOW, missing
     doubts = {
-        "routing to experts, or the buffers of their dispatch, differ from run to run": bool(job.model.expert_blocks),
-        "copies of low-precision values depend on the framework's version": job.precision.low_precision is not None,
-        "FSDP2's memory depends on the timing of its streams": job.software.dialect is Dialect.TORCHTITAN,
-        "what selective recomputation keeps depends on the framework's version": job.recompute.granularity
-        is RecomputeGranularity.SELECTIVE,
-        "few runs with adapters are published": job.adapters is not None,
-        f"few runs on GPUs of {device.vendor} are published": device.vendor != "NVIDIA",
+        f"measured runs with {mode} are projected within {known[mode].within_percent:g} %": known[mode].within_percent
+        > HIGH_PERCENT
+        for mode in modes
     }
+    doubts[wide] = width_percent > NARROW_PERCENT
     if reasons := tuple(why for why, doubtful in doubts.items() if doubtful):
         return Confidence.MEDIUM, reasons
-    return Confidence.HIGH, ("a dense 16-bit job without special modes, as those that were measured most often",)
+    measured = f"runs with each of the job's modes were measured and projected within {HIGH_PERCENT} %"
+    return Confidence.HIGH, (measured, wide)
+
+
+def _half_width_percent(stage: StageMemory) -> float:
+    """Half the width of the interval of device memory, as a share of what is expected."""
+    return 50 * (stage.device_bytes_upper - stage.device_bytes_lower) / max(1, stage.device_bytes)

@@ -113,6 +113,10 @@ class Operation:
     scratch_tensors: tuple[int, ...] = ()
     """Bytes of tensors of its forward pass, one by one, that nobody keeps and that live on until its half of the layer
     ends; they take part in the replay of the allocator."""
+    passing_forward: tuple[int, ...] = ()
+    """Of `scratch_forward_bytes`, tensors that end with the operation, one by one, for the replay of the allocator."""
+    passing_backward: tuple[int, ...] = ()
+    """The same of `scratch_backward_bytes`."""
     scratch_backward_bytes: int = 0
     """Bytes alive only while its backward pass runs, incoming and outgoing gradients included."""
     weight_scratch_bytes: int = 0

@@ -7,6 +7,7 @@ tensor-parallel neighbours first, pipeline stages last. Expert groups have their
 
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from projector.job import Sharding
 from projector.operations import Group
@@ -45,8 +46,7 @@ class Stage:
         return tuple(chain.from_iterable(chunk.layer_ids for chunk in self.chunks))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """How the ranks of one process group spread over nodes."""
 
     size: int

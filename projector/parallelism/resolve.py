@@ -54,7 +54,7 @@ def _check_degrees(job: TrainingJob) -> None:
         if value < 1:
             raise LayoutImpossible(f"{value} is not a size", place=name, expected="1 or more")
     # A block that is not modelled may route tokens to experts; the verdict is unknown anyway.
-    unknown = any(isinstance(layer.feed_forward, UnmodelledMLP) for layer in job.model.layers)
+    unknown = any(isinstance(layer.feed_forward, UnmodelledMLP) for layer in job.model.distinct_layers)
     if degrees.expert > 1 and not job.model.expert_blocks and not unknown:
         raise LayoutImpossible(
             f"expert parallel {degrees.expert} for a model without experts",
@@ -101,7 +101,7 @@ def _divisions(job: TrainingJob) -> Iterator[tuple[str, int, int, str]]:
     """What must divide: (what, size, degree, option) for each distinct layer and for the sequence."""
     degrees = job.parallelism
     tensor, tensor_name = degrees.tensor, "tensor_model_parallel_size"
-    for layer in dict.fromkeys(job.model.layers):
+    for layer in job.model.distinct_layers:
         if isinstance(layer.mixer, Attention | LatentAttention):
             yield "attention heads", layer.mixer.heads, tensor, tensor_name
         if isinstance(layer.feed_forward, DenseMLP):
@@ -123,7 +123,7 @@ def _divisions(job: TrainingJob) -> Iterator[tuple[str, int, int, str]]:
 def _check_key_value_heads(job: TrainingJob) -> None:
     """Fewer key/value heads than tensor ranks are replicated; both must divide one way or the other."""
     tensor = job.parallelism.tensor
-    for layer in dict.fromkeys(job.model.layers):
+    for layer in job.model.distinct_layers:
         if isinstance(layer.mixer, Attention):
             heads = layer.mixer.key_value_heads
             if heads % tensor and tensor % heads:

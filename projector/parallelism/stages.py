@@ -1,6 +1,6 @@
 """Which layers sit on which pipeline stage and model chunk."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.errors import LayoutImpossible
 from projector.job import Parallelism, Schedule, TrainingJob
@@ -19,8 +19,7 @@ PENDING_PER_STAGE = 2
 2401.10241, table 4, which needs no bubble."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Content:
+class _Content(NamedTuple):
     """What one virtual stage holds, before it is given to a rank."""
 
     layers: int

@@ -1,6 +1,6 @@
 """What data parallelism adds to an iteration: gradient reduction, weight gathering, and what of it is exposed."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.costs import CostModel
 from projector.job import Precision, Sharding, Software
@@ -19,8 +19,7 @@ _INTERFERENCE = 0.2
 """Share of hidden communication by which compute beside it is slowed (prior, same source)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Communicator:
+class Communicator(NamedTuple):
     """Data-parallel calls of a job."""
 
     costs: CostModel
@@ -81,8 +80,7 @@ def _exposed_call(key: CallKey, message: float, seconds: float) -> PassTime:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """What a stage's once-an-iteration communication can hide behind."""
 
     chunks: int

@@ -11,7 +11,7 @@ What overlaps with what is decided here and in `data_parallel`, by these rules:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from projector.costs import CostModel
 from projector.job import Software
@@ -38,8 +38,7 @@ HOST = "host-bound launches"
 CallKey: TypeAlias = tuple[Group, CollectiveKind]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Calls of one collective over one group."""
 
     message_bytes: float = 0.0

@@ -1,8 +1,9 @@
 """From a laid-out job to the time half of the answer."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log2
+from typing import NamedTuple
 
 from projector.catalog import Device, HardwareOverrides
 from projector.costs import CostModel
@@ -60,8 +61,7 @@ _STEADY_GROUPS = 4
 """Groups of micro batches after which activations in flight no longer grow."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Pipeline:
+class _Pipeline(NamedTuple):
     """Everything about the pipeline phase that does not depend on the schedule's name."""
 
     chunks: tuple[tuple[BlockTime, ...], ...]

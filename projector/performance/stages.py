@@ -1,7 +1,7 @@
 """Time of layers and of the model chunks that pipeline ranks hold."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.costs import CostModel
 from projector.job import DecoderLayer, MixtureOfExperts, RecomputeGranularity, Sharding, TrainingJob
@@ -23,8 +23,7 @@ from projector.performance.passes import HOST, NOTHING, RECOMPUTE, PassTime, pas
 from projector.schedule import ChunkDurations
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BlockTime:
+class BlockTime(NamedTuple):
     """One micro batch through one layer, or through the model chunk that layers make up."""
 
     name: str

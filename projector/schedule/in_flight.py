@@ -1,13 +1,12 @@
 """What a schedule keeps alive: activations from a chunk's forward until its last backward event."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.schedule.events import Kind, Order
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InFlight:
+class InFlight(NamedTuple):
     """The moment at which one rank keeps most."""
 
     weight: float

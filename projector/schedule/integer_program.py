@@ -15,6 +15,9 @@ from projector.schedule.split_backward import BACKWARD, FORWARD, KINDS, WEIGHTS,
 
 MAXIMUM_PASSES = 72
 """Forwards, backwards and weight gradients of all ranks up to which a program is solved, in a second or two."""
+MAXIMUM_STARTS = 1_500
+"""Times at which passes may start, over all passes, up to which a program is solved: little room in memory makes the
+order long, and a program of thousands takes a minute, whatever its number of passes."""
 SEARCHED_NODES = 2_000
 """Nodes of the search tree after which the best schedule so far is taken. No time limit, so that answers agree."""
 
@@ -74,11 +77,19 @@ class _Program:
 
     @property
     def soonest_end(self) -> int:
-        """No schedule ends before: every rank has all its work behind its first input, or behind its first gradient."""
+        """No schedule ends before.
+
+        Every rank has all its work behind its first input, or behind its first gradient. The first rank keeps a micro
+        batch while it visits all ranks and comes back, so that no more than memory may hold are on their way at a time;
+        where that is one alone, nothing of the one before may wait beside it.
+        """
         forward, back, weight = self.known.lengths
         work = self.micro_batches * (forward + back + weight)
         turn = self.pipeline * forward + (self.pipeline - 1) * back
-        return max((self.pipeline - 1) * forward + work, turn + self.micro_batches * (back + weight))
+        rounds = -(-self.micro_batches // self.known.limit)
+        waits = rounds if self.known.limit == 1 and self.known.waiting else 1
+        visits = rounds * self.pipeline * (forward + back) + waits * weight
+        return max((self.pipeline - 1) * forward + work, turn + self.micro_batches * (back + weight), visits)
 
     def end(self, ranks: tuple[RankOrder, ...]) -> int:
         """When the last pass of an order ends if each starts as soon as it can."""
@@ -127,9 +138,9 @@ class _Program:
         return -one.rank if one.kind == BACKWARD else one.rank
 
     def solved(self, end: int) -> tuple[RankOrder, ...] | None:
-        """The order that ends soonest, by `end` at the latest; None where none was found."""
+        """The order that ends soonest, by `end` at the latest; None where none was found, or too many are to try."""
         windows = self.windows(end)
-        if not all(windows.values()):
+        if not all(windows.values()) or sum(map(len, windows.values())) > MAXIMUM_STARTS:
             return None
         rows = _Rows({(one, start): index for index, (one, start) in enumerate(_starts(windows))}, windows)
         for one in self.passes:

@@ -1,10 +1,9 @@
 """The order of events on every pipeline rank, per schedule."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from sys import maxsize
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from projector.errors import ConfigurationError, InputError, LayoutImpossible
 from projector.job import Schedule
@@ -66,8 +65,7 @@ MAXIMUM_EVENTS = 500_000
 with 16. A model of a million million parameters has 64 stages (arXiv 2104.04473, table 1)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Size:
+class _Size(NamedTuple):
     """What an order is built for."""
 
     pipeline: int
@@ -152,8 +150,7 @@ def _in_groups(build: Callable[[int, int, int, int, int | None], RankOrder]) -> 
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Offer:
+class _Offer(NamedTuple):
     """A schedule that can be built."""
 
     build: _Builder

@@ -2,10 +2,8 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median_low
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from projector.job import Schedule
 from projector.parallelism.stages import PENDING_PER_STAGE
@@ -22,8 +20,7 @@ _STEADY_GROUPS = 2
 with several every group."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChunkDurations:
+class ChunkDurations(NamedTuple):
     """Seconds of one micro batch in one model chunk."""
 
     forward: float
@@ -43,8 +40,7 @@ Durations: TypeAlias = Sequence[Sequence[ChunkDurations]]
 """By pipeline rank and chunk."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timeline:
+class Timeline(NamedTuple):
     """When every event runs."""
 
     starts: tuple[tuple[float, ...], ...]
@@ -64,8 +60,7 @@ class Timeline:
         return tuple(self.seconds - busy - sending for busy, sending in zip(self.busy, self.sending, strict=True))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PipelineTime:
+class PipelineTime(NamedTuple):
     """A timeline's totals, without its events."""
 
     seconds: float
@@ -142,7 +137,7 @@ def planned_passes(durations: Durations, limit: int) -> Passes:
     The zero-bubble fork of Megatron-LM plans with the median of the stages (zerobubble/runtime.py).
     """
     forward, back, weight = (
-        median_low(sum(getattr(chunk, name) for chunk in rank) for rank in durations)
+        sorted(sum(getattr(chunk, name) for chunk in rank) for rank in durations)[(len(durations) - 1) // 2]
         for name in ("forward", "backward_input", "backward_weight")
     )
     unit = (forward + back + weight) / LENGTH_UNITS or 1.0

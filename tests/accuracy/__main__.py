@@ -64,8 +64,8 @@ def figures_and_speeds(rows: list[Row]) -> tuple[list[Figure], dict[str, float]]
     """Score the rows by the project's engine; the second value is its model TFLOP/s per device of each row."""
     speeds: dict[str, float] = {}
 
-    def engine(job: TrainingJob, target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
-        memory, performance = project_job(job, target)
+    def engine(job: TrainingJob, target: Target, *, replay: bool) -> tuple[MemoryProjection, PerformanceProjection]:
+        memory, performance = project_job(job, target, replay=replay)
         speeds[job.model.name] = performance.tflops_per_device
         return memory, performance
 

@@ -153,7 +153,10 @@ def _precision(row: Row) -> Precision:
 
 def _optimizer(row: Row) -> Optimizer:
     """TorchTitan's step ran torch's multi-tensor kernels until 2025 (torchtitan b5bcd76c, `optimizer.fused` false)."""
-    rule = optimizers("megatron")[_flag(row, "optimizer") or "adam"].optimizer
+    named = _flag(row, "optimizer") or "adam"
+    # The tests whose names hold dist_muon say so; a parameter layout made for it divides embeddings like Adam does.
+    whole = _tests(row, "dist_muon") and not _tests(row, "param_layout")
+    rule = optimizers("megatron")["dist_muon" if whole else named].optimizer
     return replace(
         rule,
         step_bytes=4 if row.source == "torchtitan-2024-12" else 0,
@@ -228,6 +231,7 @@ def _software(row: Row) -> Software:
     described = Software(
         dialect=dialect,
         compiled_layers=compiled,
+        gradients_given_up=titan,
         compiled_loss=compiled and row.source != "torchtitan-2024-12",
         fused_norms=not titan,
         repeated_key_values=titan,
@@ -247,6 +251,7 @@ def _software(row: Row) -> Software:
         attention_mask_tensor=row.source == CI_SOURCE and not _tests(row, "no_create_attention_mask_in_dataloader"),
         deferred_output_gradients=DEFERRED if _tests(row, "defer_embedding_wgrad_compute") else 0,
         deterministic=row.source == CI_SOURCE and not is_release(row),
+        graphed_modules=tuple(str(_flag(row, "cuda-graph-modules") or "").strip("[]").split()),
         weight_gradient_placeholders=row.train.get("identified", {}).get("placeholders", True),
         rotary_fusion=row.source != CI_SOURCE,
         vocabulary_divisible_by=row.model.get("vocab_pad_multiple", 128),

@@ -8,7 +8,8 @@ from tests.accuracy.rows import Row
 LOGS = "primus-raw-logs"
 """Logs that list every argument of the run. Those of MI300X are Primus's tests, with `cross_entropy_fusion_impl: te`,
 `moe_router_force_load_balancing`, the all-to-all dispatcher and Turbo's grouped GEMM; that of MI355X is its recipe
-examples/megatron/configs/MI355X/deepseek_v4_flash-BF16-pretrain.yaml with `--turbo_deepep_num_cu 80`."""
+examples/megatron/configs/MI355X/deepseek_v4_flash-BF16-pretrain.yaml with `--turbo_deepep_num_cu 80`. Turbo's experts
+were a `GroupedMLP` then, with one weight for all; in May 2026, that of MI355X, they had one each."""
 RECIPE_DISPATCH_UNITS = 80
 """`turbo_deepep_num_cu` of Primus's recipes for one node of MI355X; its default is 32."""
 DEFAULT_DISPATCH_UNITS = 32
@@ -30,7 +31,8 @@ def primus(row: Row) -> dict[str, Any]:
     found |= {"cross_entropy": CrossEntropy.TRANSFORMER_ENGINE}
     if aware:
         return found | {"expert_dispatch": ExpertDispatch.DEEPEP, "expert_dispatch_units": RECIPE_DISPATCH_UNITS}
-    return found | {"expert_backend": ExpertBackend.GROUPED_FUSED, "force_load_balancing": True}
+    experts = {"expert_backend": ExpertBackend.GROUPED_FUSED, "stacked_experts": True}
+    return found | experts | {"force_load_balancing": True}
 
 
 def is_precision_aware(row: Row) -> bool:

@@ -1,9 +1,10 @@
 """Compares projected with measured quantities and sums up per source and quantity."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Protocol
 
 from projector.errors import InputError
 from projector.job import Target, TrainingJob
@@ -39,7 +40,18 @@ LEVELS = {
 }
 """The level that a column states; the zero-bubble paper's `mem_gb` is torch's peak allocated."""
 
-Engine = Callable[[TrainingJob, Target], tuple[MemoryProjection, PerformanceProjection]]
+BEYOND_ALLOCATED = frozenset({MemoryLevel.RESERVED, MemoryLevel.DEVICE})
+"""Levels that depend on what the caching allocator holds in reserve."""
+
+
+class Engine(Protocol):
+    """What is scored."""
+
+    def __call__(
+        self, job: TrainingJob, target: Target, /, *, replay: bool
+    ) -> tuple[MemoryProjection, PerformanceProjection]:
+        """Memory and time of a job; `replay` asks for memory beyond what is allocated, too."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,9 +160,10 @@ def row_error(quantity: str, projected: float, measured: float) -> float:
 def _score(row: Row, engine: Engine) -> Iterable[tuple[str, ScoredRow | str]]:
     """Each measured quantity with its comparison, or with the reason why there is none."""
     used = IDENTIFIES if is_unstated(row) else None
-    row = identified(row, lambda built, target: engine(built, target)[0])
+    row = identified(row, lambda built, target: engine(built, target, replay=False)[0])
     built, target = job(row)
-    memory, performance = engine(built, target)
+    beyond = any(LEVELS.get(quantity) in BEYOND_ALLOCATED for quantity in row.measured)
+    memory, performance = engine(built, target, replay=beyond)
     for quantity, measured in row.measured.items():
         if quantity.startswith("iter_ms") and not prints_global_batch(row):
             yield quantity, "the source does not print the global batch"

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from projector.api import project_job
-from projector.job import Target, TrainingJob
-from projector.projection import MemoryProjection, PerformanceProjection
 from tests.accuracy.relative import RelativeRow, mean_error_percent, relative_to_base
 from tests.accuracy.rows import Row, load
 from tests.accuracy.scoring import Figure, score
@@ -14,13 +12,9 @@ from tests.accuracy.scoring import Figure, score
 ROWS = load(Path(__file__).with_name("ground_truth.yaml"))
 
 
-def _engine(job: TrainingJob, target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
-    return project_job(job, target)
-
-
 def figures(source: str) -> tuple[dict[str, Figure], list[Row]]:
     rows = [row for row in ROWS if row.source == source and row.measured]
-    return {figure.quantity: figure for figure in score(rows, _engine)}, rows
+    return {figure.quantity: figure for figure in score(rows, project_job)}, rows
 
 
 @pytest.fixture(scope="module")

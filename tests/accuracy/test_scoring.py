@@ -62,7 +62,7 @@ def _speed(seconds: float) -> PerformanceProjection:
     )
 
 
-def _engine(job: TrainingJob, target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
+def _engine(job: TrainingJob, target: Target, **_: object) -> tuple[MemoryProjection, PerformanceProjection]:
     """An engine that answers from the job alone, so that equal rows get equal answers."""
     gib = 1.0 + len(job.model.layers)
     return _memory(gib, job.parallelism.pipeline), _speed((job.batch.global_ or 0) / target.devices)
@@ -91,7 +91,7 @@ def test_renaming_and_shuffling_rows_changes_no_figure() -> None:
 
 
 def test_a_row_without_an_answer_counts_as_one_hundred_percent() -> None:
-    def refuses(_job: TrainingJob, _target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
+    def refuses(_job: TrainingJob, _target: Target, **_: object) -> tuple[MemoryProjection, PerformanceProjection]:
         raise LayoutImpossible("no")
 
     (figure,) = score([row for row in _some("korthikanti-2022") if "iter_ms" in row.measured], refuses)
@@ -146,7 +146,7 @@ def test_a_log_of_the_first_iteration_is_compared_with_the_peak_without_moments(
         row for row in ROWS if row.first_iteration and {"mem_alloc_gib", "mem_device_gib"} <= row.measured.keys()
     )
 
-    def engine(_job: TrainingJob, _target: Target) -> tuple[MemoryProjection, PerformanceProjection]:
+    def engine(_job: TrainingJob, _target: Target, **_: object) -> tuple[MemoryProjection, PerformanceProjection]:
         memory = _memory(40.0, 1)
         early = replace(memory.stages[0], first_iteration_allocated_bytes=30 * GIB)
         return replace(memory, stages=(early,)), _speed(1.0)

@@ -162,7 +162,7 @@ def test_mem_19_each_doubling_of_nodes_removes_half_of_the_sharded_state() -> No
 
     def peak(nodes: int) -> float:
         answer = text(run, name="qwen3_30b_a3b.toml", device="B200", nodes=nodes)
-        return gib(memory_of(answer).worst, ALLOCATED)
+        return gib(memory_of(answer).worst, MemoryLevel.RESERVED)
 
     peaks = [peak(nodes) for nodes in (1, 2, 4, 8)]
     removed = [before - after for before, after in pairwise(peaks)]

@@ -14,8 +14,10 @@ import pytest
 import yaml
 
 import projector.document
+from projector.api import Question, project
 from projector.cli import main
 from projector.cli.parser import COMMANDS
+from projector.projection import Projection
 from tests.cli.lines import SAMPLE, SAMPLES, carried_out, complaint
 
 SCHEMA = jsonschema.Draft202012Validator(
@@ -207,6 +209,15 @@ def test_a_calibration_of_another_gpu_is_refused(capsys: pytest.CaptureFixture[s
     measured.write_text(CALIBRATION.format(device="H100"), encoding="utf-8")
     line = complaint(carried_out(capsys, *BOTH, "--calibration", str(measured)))
     assert "calibration file.device: was measured on H100, and the job is projected on MI300X" in line
+    measured.write_text(CALIBRATION.format(device="H1000"), encoding="utf-8")
+    line = complaint(carried_out(capsys, *BOTH, "--calibration", str(measured)))
+    assert line.startswith("calibration file.device: the GPU 'H1000' is not in the catalog")
+
+
+def test_a_schedule_whose_order_another_one_lends_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("memory", "--config", SAMPLE, "--pipeline-schedule-algorithm", "seaailab-ilp", *PIPELINED)
+    assumed = [each["what"] for each in document(capsys, *asked)["job"]["assumed"]]
+    assert "the order of zerobubble-heuristic for seaailab-ilp" in assumed
 
 
 EXPERTS = """
@@ -235,6 +246,8 @@ def test_a_stated_imbalance_of_routing_takes_the_place_of_an_assumed_one(
     assert assumptions(stated) == assumptions(balanced) == []
     least, usual, most = (answer["memory"]["stages"][0]["peak_allocated_bytes"] for answer in (balanced, free, stated))
     assert least < usual < most
+    dense = document(capsys, "memory", "--config", SAMPLE, "--routing-imbalance", "2")
+    assert "equal rows on every GPU" in [each["what"] for each in dense["job"]["assumed"]]
     line = complaint(carried_out(capsys, *asked, "--routing-imbalance", "9"))
     assert "routing_imbalance: a routing imbalance of 9 cannot be" in line
 
@@ -306,10 +319,20 @@ def test_every_fact_of_a_device_has_a_cited_source(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.skipif(not RECIPES.is_dir(), reason="no checkout of AMD-AGI/Primus; set PRIMUS_ROOT")
-def test_public_recipes_are_answered_or_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("device", ["MI300X", "MI355X"])
+def test_public_recipes_are_answered_or_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    """Each is answered once and printed twice, without replays of the allocator, which change nothing but figures."""
+    answers: dict[str, Projection] = {}
+
+    def once(question: Question) -> Projection:
+        return answers.get(question.text) or answers.setdefault(question.text, project(question))
+
+    monkeypatch.setattr("projector.cli.commands.project", once)
+    monkeypatch.setattr("projector.memory.reserved.EFFORT_STEPS", 0)
     answered = 0
-    for recipe in sorted(RECIPES.glob("configs/MI3*X/*-pretrain.yaml")):
-        device = recipe.parent.name
+    for recipe in sorted(RECIPES.glob(f"configs/{device}/*-pretrain.yaml")):
         tokens = ("both", "--config", str(recipe), "--gpu-arch", device, "--primus-root", str(RECIPES.parents[1]))
         ended = carried_out(capsys, *tokens)
         if ended.code != 0:
@@ -318,7 +341,7 @@ def test_public_recipes_are_answered_or_refused_in_one_line(capsys: pytest.Captu
         answered += 1
         assert max(map(len, ended.out.splitlines())) <= 80, recipe.name
         document(capsys, *tokens)
-    assert answered > 100
+    assert answered > 50
 
 
 def test_console_command_and_module_are_the_same_door() -> None:

@@ -44,6 +44,7 @@ ANSWER: Json = {
     ],
     "verdict": "Fits",
     "confidence": "Medium",
+    "confidenceReasons": ["few runs with experts are published"],
     "model": "llama3.1_70B",
     "memory": {"perDevice": {"expected": "171.3Gi", "available": "191.9Gi"}, "stages": [{"stage": 0, "layers": 80}]},
     "throughput": {"tokensPerSecondPerDevice": 1084, "iterationTimeMilliseconds": 22670},

@@ -156,8 +156,10 @@ TITAN = {
         },
     ),
 }
-GENERATION = "software.repeated_key_values"
+REPEATED = "software.repeated_key_values"
 """Neither Primus's attention nor that of the generation with a registry repeats keys and values for its kernel."""
+GENERATION = {REPEATED, "software.compiled_dispatch"}
+"""What the generation with a registry does otherwise."""
 TURBO = "software.attention_backend"
 """Primus's presets switch its own attention on, which is one kernel family; TorchTitan's depends on the device."""
 
@@ -171,8 +173,8 @@ def test_torchtitan_is_the_same_run_in_every_file(run: TitanRun) -> None:
     module = {"framework": "torchtitan", "config": "pre_trainer.yaml", "model": run.preset}
     primus = read(experiment_text({**module, "overrides": run.sections}), name="exp.yaml")
     assert differences(written, resolved.job) == set()
-    assert differences(written, registered.job) == {GENERATION}
-    assert differences(written, primus.job) == {GENERATION, TURBO}
+    assert differences(written, registered.job) == GENERATION
+    assert differences(written, primus.job) == {REPEATED, TURBO}
     assert unknown(resolved) == unknown(registered) == unknown(primus) == []
 
 
@@ -184,7 +186,7 @@ def test_torchtitan_and_accelerate_shard_the_same_way() -> None:
     accelerated = read('{"model": "llama3.1-8b"}', name="model.json", companions=files, overrides=overrides).job
     written = read(toml(titan.values(name=titan.name, flavor=titan.flavor)), name="run.toml").job
     assert differences(written, accelerated) == {
-        GENERATION,  # nor does that of Transformers
+        *GENERATION,  # nor does that of Transformers
         "parallelism.sequence_parallel",  # TorchTitan's default, without effect at tensor parallel 1
         "software.attention_backend",  # scaled_dot_product_attention is asked for by name
         "precision.reduction_bytes",  # accelerate reduces in bf16, TorchTitan in fp32

@@ -102,6 +102,23 @@ def test_turbo_features_are_on_with_the_master_switch_and_off_without() -> None:
     assert loaded.values["enable_primus_turbo"].value is False
 
 
+@pytest.mark.parametrize(
+    ("overrides", "stacked"),
+    [
+        pytest.param((), True, id="Turbo's grouped linear layers"),
+        pytest.param(("enable_primus_turbo=false",), False, id="Transformer Engine's"),
+        pytest.param(("enable_primus_turbo=false", "moe_use_legacy_grouped_gemm=true"), True, id="GroupedMLP"),
+        pytest.param(
+            ("enable_primus_turbo=false", "moe_use_legacy_grouped_gemm=true", "moe_grouped_gemm=false"),
+            False,
+            id="one linear layer an expert",
+        ),
+    ],
+)
+def test_one_weight_holds_all_experts_in(overrides: tuple[str, ...], stacked: bool) -> None:  # noqa: FBT001 - a case
+    assert load(flat_text(**TURBO), *overrides).job.software.stacked_experts is stacked
+
+
 @pytest.mark.parametrize(("turbo", "stage"), [("true", 3), ("false", 0)])
 def test_sync_free_stages_are_turbos(turbo: str, stage: int) -> None:
     loaded = load(flat_text(**TURBO), f"enable_primus_turbo={turbo}", "turbo_sync_free_moe_stage=3")
@@ -119,3 +136,21 @@ LOSSES: dict[str, tuple[dict[str, object], CrossEntropy]] = {
 @pytest.mark.parametrize(("values", "want"), LOSSES.values(), ids=LOSSES.keys())
 def test_the_loss_is_computed(values: dict[str, object], want: CrossEntropy) -> None:
     assert load(flat_text(**values)).job.software.cross_entropy is want
+
+
+GRAPHED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
+    "off": ({}, ()),
+    "captured by Megatron-LM itself": ({"cuda_graph_impl": "local", "cuda_graph_scope": "attn"}, ()),
+    "named modules": (
+        {"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": ["attn", "mlp"]},
+        ("attn", "mlp"),
+    ),
+    "the older name, as a text": ({"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "attn"}, ("attn",)),
+    "the oldest switch, without modules": ({"external_cuda_graph": True}, ("attn", "mlp", "moe")),
+}
+
+
+@pytest.mark.parametrize(("keys", "modules"), GRAPHED.values(), ids=GRAPHED)
+def test_modules_that_transformer_engine_captures_are(keys: dict[str, object], modules: tuple[str, ...]) -> None:
+    """Megatron-LM transformer_config.py `cuda_graph_impl`, `cuda_graph_modules`."""
+    assert load(flat_text(**keys)).job.software.graphed_modules == modules

@@ -34,6 +34,12 @@ def test_the_readme_shows_what_the_programs_print() -> None:
     assert text == readme.render(text)
 
 
+def test_the_page_about_memory_shows_what_the_command_prints() -> None:
+    text = readme.MEMORY_PAGE.read_text(encoding="utf-8")
+    assert readme.COMMAND.search(text)
+    assert text == readme.with_outputs(text)
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in LINK.findall(page.read_text(encoding="utf-8")):

@@ -9,8 +9,10 @@ from projector.catalog import Calibration, OutsideMeasurement
 from projector.job import (
     Dialect,
     ExpertDispatch,
+    LowPrecision,
     MixtureOfExperts,
     Parallelism,
+    Precision,
     Sharding,
     Software,
     TrainingJob,
@@ -26,6 +28,8 @@ BIASED = model(
     (replace(MOE, feed_forward=MixtureOfExperts(experts=8, top_k=2, expert_ffn=512, router_balance_bias=True)),)
 )
 TITAN = Software(dialect=Dialect.TORCHTITAN)
+OVERLAPPED = Software(overlap_tensor_parallel=True)
+FP8 = Precision(low_precision=LowPrecision.FP8)
 GROUPS: dict[str, tuple[TrainingJob, int, int]] = {
     "one device": (job(), 1, 0),
     "dense data parallelism": (job(), 8, 3),
@@ -138,6 +142,23 @@ def test_groups_that_the_measured_run_had_not_are_added(groups: int | None, more
     found = outside_allocator(asked, resolve(asked, target()), device, calibrated(12, groups))
     assert device.communicator_bytes
     assert found.size_bytes == 12 * GIB + more * device.communicator_bytes
+
+
+@pytest.mark.parametrize(
+    ("asked", "buffers"),
+    [
+        pytest.param(job(layout=Parallelism(tensor=4)), 0, id="without overlap"),
+        pytest.param(job(layout=Parallelism(tensor=4), software=OVERLAPPED), 10 * 2, id="bf16"),
+        pytest.param(job(layout=Parallelism(tensor=4), software=OVERLAPPED, precision=FP8), 4 * 2 + 6, id="fp8"),
+        pytest.param(job(layout=Parallelism(tensor=4, context=2), software=OVERLAPPED), 10, id="context parallel"),
+        pytest.param(job(software=OVERLAPPED), 0, id="one tensor-parallel rank"),
+    ],
+)
+def test_user_buffers_hold_the_residual_stream_ten_times(asked: TrainingJob, buffers: int) -> None:
+    """Transformer Engine `initialize_ub`: six buffers to gather, fp8 with it, and four to reduce."""
+    found = outside_allocator(asked, resolve(asked, target()), catalog.device("MI300X"))
+    elements = asked.batch.micro * asked.batch.sequence_length * asked.model.hidden
+    assert found.parts.get("tensor-parallel user buffers", 0) == buffers * elements
 
 
 def test_dispatch_buffers_of_the_measured_run_give_way_to_those_of_the_job() -> None:

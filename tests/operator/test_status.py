@@ -42,9 +42,10 @@ def huge() -> Projection:
     parts = tuple(
         MemoryComponent(name=f"{number} {long}", level=MemoryLevel.ALLOCATED, size_bytes=GIB) for number in range(200)
     )
+    stages = tuple(replace(stage(number), components=parts, peak_cause=long) for number in range(400))
     return projection(
         model=long,
-        memory=memory(stages=tuple(replace(stage(number), components=parts, peak_cause=long) for number in range(400))),
+        memory=replace(memory(stages=stages), confidence_reasons=(long,) * 100),
         unmodelled=(Unmodelled(what=long, where=long, effect=long, decides=False),) * 100,
         assumed=(Assumption(what=long, why=long),) * 100,
     )
@@ -64,6 +65,12 @@ def test_the_worst_stage_is_the_one_that_is_shown() -> None:
     assert status["memory"]["worstStage"] == 1
     assert status["memory"]["perDevice"]["expected"] == "180Gi"
     assert [item["layers"] for item in status["memory"]["stages"]] == [4, 4, 4]
+
+
+def test_the_reasons_of_the_confidence_stand_beside_it() -> None:
+    reasons = ("routing differs from run to run", "few runs are published")
+    status = fields(projection(memory=replace(memory(), confidence_reasons=reasons)))
+    assert (status["confidence"], status["confidenceReasons"]) == ("Medium", list(reasons))
 
 
 def test_components_add_up_however_many_there_are() -> None:

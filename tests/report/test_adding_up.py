@@ -108,6 +108,22 @@ def test_printed_figures_add_up_within_80_columns(stages: int) -> None:
             _assert_stages_add_up(text)
 
 
+@pytest.mark.parametrize("margin", [0.0, 0.05])
+def test_the_printed_parts_of_the_interval_add_up_to_it(margin: float) -> None:
+    for answer in answers():
+        assert answer.memory is not None
+        worst = answer.memory.worst
+        upper = round(worst.device_bytes_upper * (1 + margin))
+        stages = [replace(each, device_bytes_upper=upper) if each is worst else each for each in answer.memory.stages]
+        printed = report(replace(answer, memory=replace(answer.memory, stages=tuple(stages))))
+        block = lines_of(printed, f"Interval of stage {worst.stage}, GiB")
+        rows = [[float(cell.replace(",", "")) for cell in line.split()[-2:]] for line in block]
+        assert [sum(column) for column in zip(*rows[:-1], strict=True)] == pytest.approx(rows[-1], abs=1e-6)
+        width = [(worst.device_bytes - worst.device_bytes_lower) / GIB, (upper - worst.device_bytes) / GIB]
+        assert rows[-1] == pytest.approx(width, abs=0.006)
+        assert any("safety margin" in line for line in block) == (margin > 0)
+
+
 def _assert_levels_add_up(text: str, title: str) -> None:
     block = lines_of(text, title)
     running = [0.0] * len(numbers_of(block[-1]))

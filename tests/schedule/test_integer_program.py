@@ -48,6 +48,20 @@ def test_an_order_that_cannot_end_sooner_is_not_searched(monkeypatch: pytest.Mon
     assert program.shortest(4, 12, passes) == heuristic(4, 12, passes)
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "micro_batches", "passes"),
+    [(2, 11, Passes(lengths=(1, 3, 4), waiting=8, limit=2)), (4, 4, Passes(lengths=(2, 3, 1), waiting=1, limit=1))],
+    ids=["too many starts", "one at a time"],
+)
+def test_an_order_that_little_room_makes_long_is_not_searched(
+    monkeypatch: pytest.MonkeyPatch, pipeline: int, micro_batches: int, passes: Passes
+) -> None:
+    """The first search would take a minute, the second finds nothing sooner."""
+    monkeypatch.delattr(program._Rows, "minimised")  # noqa: SLF001 - nothing may be solved
+    program.shortest.cache_clear()
+    assert program.shortest(pipeline, micro_batches, passes) == heuristic(pipeline, micro_batches, passes)
+
+
 @pytest.mark.parametrize(("installed", "pipeline", "micro_batches"), [(False, 2, 4), (True, 8, 24)])
 def test_without_a_solver_and_for_large_programs_the_heuristic_runs_and_is_named(
     monkeypatch: pytest.MonkeyPatch,

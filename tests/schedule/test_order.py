@@ -26,9 +26,21 @@ LOOPED = frozenset({Schedule.INTERLEAVED, Schedule.LOOPED_BFS, Schedule.INTERLEA
 """Schedules over several chunks in a row."""
 
 
+PASSES_AT_ONCE = 24
+"""Passes of a program that is solved in a millisecond, so that a property may draw many."""
+PROGRAMS = [
+    (3, 4, Passes(lengths=(2, 3, 4), limit=6)),
+    (2, 11, Passes(lengths=(1, 3, 4), waiting=8, limit=2)),
+    (4, 4, Passes(lengths=(2, 3, 1), waiting=1, limit=1)),
+    (3, 5, Passes(lengths=(4, 1, 1), waiting=15, limit=2)),
+    (5, 3, Passes(lengths=(1, 2, 2), waiting=20, limit=4)),
+]
+"""Ranks, micro batches and passes of integer programs that take longer than a property has."""
+
+
 @st.composite
 def orders(draw: st.DrawFn) -> Order:
-    """Any schedule that can be built."""
+    """Any schedule that can be built; integer programs are small ones."""
     schedule = draw(st.sampled_from(AVAILABLE))
     pipeline = draw(st.integers(1, 7))
     if schedule in (Schedule.INTERLEAVED, Schedule.INTERLEAVED_ZERO_BUBBLE):
@@ -44,7 +56,8 @@ def orders(draw: st.DrawFn) -> Order:
         waiting=draw(st.integers(1, 20)),
         limit=draw(st.integers(1, 20)),
     )
-    return order(schedule, pipeline, chunks, draw(st.integers(1, 20)), passes=passes)
+    most = PASSES_AT_ONCE // (3 * pipeline) if schedule is Schedule.SEAAILAB_ILP else 20
+    return order(schedule, pipeline, chunks, draw(st.integers(1, most)), passes=passes)
 
 
 def test_an_order_too_long_to_write_out_is_refused_with_the_limit() -> None:
@@ -59,8 +72,8 @@ def events(order: Order) -> Iterator[tuple[int, int, Event]]:
             yield rank, index, event
 
 
-@given(orders())
-def test_each_rank_runs_each_pass_exactly_once(order: Order) -> None:
+def check_passes(order: Order) -> None:
+    """Each rank runs each pass exactly once."""
     kinds = (Kind.F, Kind.B, Kind.W) if order.splits_backward else (Kind.F, Kind.B)
     wanted = {
         Event(kind, chunk, mb) for kind in kinds for chunk in range(order.chunks) for mb in range(order.micro_batches)
@@ -70,8 +83,8 @@ def test_each_rank_runs_each_pass_exactly_once(order: Order) -> None:
         assert set(sequence) == wanted
 
 
-@given(orders())
-def test_a_rank_runs_forward_before_backward_before_weights(order: Order) -> None:
+def check_sequence(order: Order) -> None:
+    """A rank runs forward before backward before weights."""
     for sequence in order.ranks:
         place = {event: index for index, event in enumerate(sequence)}
         for kind, chunk, mb in sequence:
@@ -79,6 +92,16 @@ def test_a_rank_runs_forward_before_backward_before_weights(order: Order) -> Non
                 assert place[Event(Kind.F, chunk, mb)] < place[Event(kind, chunk, mb)]
             if kind is Kind.W:
                 assert place[Event(Kind.B, chunk, mb)] < place[Event(kind, chunk, mb)]
+
+
+@given(orders())
+def test_each_rank_runs_each_pass_exactly_once(order: Order) -> None:
+    check_passes(order)
+
+
+@given(orders())
+def test_a_rank_runs_forward_before_backward_before_weights(order: Order) -> None:
+    check_sequence(order)
 
 
 @given(
@@ -95,6 +118,22 @@ def test_a_rank_runs_forward_before_backward_before_weights(order: Order) -> Non
 def test_no_schedule_deadlocks_and_every_input_arrives_before_it_is_used(
     order: Order, one: ChunkDurations, hop: float, *, blocking: bool
 ) -> None:
+    check_inputs(order, one, hop, blocking=blocking)
+
+
+@pytest.mark.parametrize(("pipeline", "micro_batches", "passes"), PROGRAMS)
+def test_orders_of_integer_programs_keep_the_same_promises(pipeline: int, micro_batches: int, passes: Passes) -> None:
+    found = order(Schedule.SEAAILAB_ILP, pipeline, 1, micro_batches, passes=passes)
+    check_passes(found)
+    check_sequence(found)
+    forward, back, weight = map(float, passes.lengths)
+    one = ChunkDurations(forward=forward, backward_input=back, backward_weight=weight)
+    for blocking in (True, False):
+        check_inputs(found, one, 0.5, blocking=blocking)
+
+
+def check_inputs(order: Order, one: ChunkDurations, hop: float, *, blocking: bool) -> None:
+    """The order does not deadlock, and every input arrives before it is used."""
     line = longest_path(order, [[one] * order.chunks] * order.pipeline, [hop] * order.pipeline, blocking=blocking)
     stages = order.pipeline * order.chunks
     start = {(e.kind, order.virtual_stage(r, e.chunk), e.micro_batch): line.starts[r][i] for r, i, e in events(order)}

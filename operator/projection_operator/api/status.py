@@ -21,6 +21,7 @@ from projector.projection import MemoryLevel, MemoryProjection, PerformanceProje
 COMPONENTS_MAX = 64
 STAGES_MAX = 256
 NOTES_MAX = 64
+REASONS_MAX = 16
 """Lengths of lists in the schema (`crds/projectionrequests.yaml`)."""
 
 
@@ -55,6 +56,8 @@ def answer_fields(projection: Projection, *, device_source: DeviceSource, tokens
     if projection.memory is not None:
         fields["verdict"] = str(projection.memory.verdict)
         fields["confidence"] = str(projection.memory.confidence)
+        reasons = projection.memory.confidence_reasons[:REASONS_MAX]
+        fields["confidenceReasons"] = [truncated(reason, 512) for reason in reasons]
         fields["memory"] = _memory(projection.memory)
     if projection.performance is not None:
         fields["throughput"] = _throughput(projection.performance, devices=target.devices, tokens=tokens)

@@ -4,10 +4,9 @@ The facts are data with sources, in `projector/catalog/frameworks/megatron.yaml`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from projector import catalog
 from projector.catalog.facts import read_mapping
@@ -19,8 +18,7 @@ VERSION_KEYS = ("megatron_core_version", "megatron_version")
 """Names by which a person may state the version; Megatron-LM itself has no such argument."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MegatronFacts:
+class MegatronFacts(NamedTuple):
     """The data file, typed."""
 
     ignored: frozenset[str]

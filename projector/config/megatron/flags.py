@@ -5,11 +5,10 @@ own parsers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from projector import catalog
 from projector.catalog.facts import read_mapping
@@ -49,8 +48,7 @@ class Kind(StrEnum):
         return self in {Kind.INTEGERS, Kind.NUMBERS, Kind.TEXTS}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """One flag."""
 
     name: str

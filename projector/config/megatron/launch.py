@@ -2,7 +2,15 @@
 
 from collections.abc import Sequence
 
-from projector.config.launching import MAXIMUM_WORDS, PRINTING, Launch, directed_cluster, is_flag, launch_cluster
+from projector.config.launching import (
+    MAXIMUM_WORDS,
+    PRINTING,
+    Launch,
+    directed_cluster,
+    is_flag,
+    launch_cluster,
+    launch_environment,
+)
 from projector.config.megatron.flags import find_flag
 from projector.config.shell import Command, Script, Word
 
@@ -53,6 +61,7 @@ def _launch(command: Command, script: Script) -> Launch | None:
         line=command.line,
         cluster=launch_cluster(command, words[:start], script),
         undecided=command.undecided,
+        environment=launch_environment(command, words[:start], script),
     )
 
 

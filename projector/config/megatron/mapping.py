@@ -17,6 +17,8 @@ from projector.provenance import Source
 
 MODEL_ARGUMENTS = "MODEL_ARGS"
 """Key of the functional tests under which the arguments stand."""
+ENVIRONMENT = "ENV_VARS"
+"""Key of the functional tests under which environment variables stand."""
 SECTIONS = ("language_model", "model_parallel")
 """Sections of a file for `--yaml-cfg` whose keys are arguments."""
 _INNER = ("args", "config", "megatron_args")
@@ -35,6 +37,12 @@ def collect(
     for key, value in arguments.items():
         _take(collected, str(key), _unwrapped(value), variables)
     return collected, others
+
+
+def environment_section(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The variables that a file of `MODEL_ARGS` sets for its run."""
+    section = content.get(ENVIRONMENT)
+    return section if isinstance(section, Mapping) else {}
 
 
 def _arguments(content: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:

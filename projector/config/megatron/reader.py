@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from projector.config.allocator_settings import stated as stated_settings
 from projector.config.cluster import Cluster, of_devices
 from projector.config.detection import SCRIPT_HEADS
 from projector.config.document import Document
@@ -16,7 +17,7 @@ from projector.config.megatron.former import note_contradictions, other_names, s
 from projector.config.megatron.gaps import note_gaps
 from projector.config.megatron.job import Arguments, load
 from projector.config.megatron.launch import launches
-from projector.config.megatron.mapping import collect
+from projector.config.megatron.mapping import collect, environment_section
 from projector.config.megatron.overriding import override, refuse_variables
 from projector.config.megatron.values import Collected
 from projector.config.notes import Notes
@@ -53,16 +54,19 @@ def read(document: Document) -> LoadedConfiguration:
     others: tuple[str, ...] = ()
     cluster, program, script = Cluster(), "", None
     beside = read_beside(document.companions, document.variables, main=document.name)
+    environment: dict[str, object] = {**beside.variables}
     if content is None:
         given = {**beside.positional, **beside.variables, **document.variables}
         script = read_script(document.text, name=document.name, variables=given)
         refuse_variables(document.overrides, {*script.assignments, *script.taken_as_unset})
         launch, arguments = _from_script(script, document.name, notes)
         cluster, program = launch.cluster, launch.program
+        environment |= {key: word.text for key, word in launch.environment.items()}
     else:
         variables = {**beside.variables, **document.variables}
         arguments, others = collect(content, name=document.name, variables=variables)
         cluster = beside.cluster
+        environment |= environment_section(content)
     if beside.arguments is not None:
         arguments.add(beside.arguments)
     stated = dict(arguments.values)
@@ -88,6 +92,7 @@ def read(document: Document) -> LoadedConfiguration:
         ),
         format_="megatron",
     )
+    loaded = replace(loaded, environment=stated_settings(environment, file=document.name))
     return _with_cluster(loaded, cluster if cluster != Cluster() else _recorded(arguments, notes), notes)
 
 

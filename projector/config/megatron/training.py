@@ -5,6 +5,7 @@ from dataclasses import replace
 from projector.config.element_types import ELEMENT_BYTES
 from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.keys import Keys
+from projector.config.megatron.graphs import graphed_modules
 from projector.config.megatron.vocabulary import padded_vocabulary
 from projector.config.notes import Notes
 from projector.config.optimizers import OptimizerRule, optimizers
@@ -207,9 +208,11 @@ def software(keys: Keys, notes: Notes) -> Software:
         expert_dispatch=_dispatch(keys, notes, turbo=turbo, stage=stage),
         expert_dispatch_units=_dispatch_units(keys, turbo=turbo),
         expert_backend=_expert_backend(keys, turbo=turbo, stage=stage),
+        stacked_experts=_stacks_experts(keys, turbo=turbo),
         attention_backend=_attention_backend(keys, turbo=turbo),
         rotary_fusion=keys.boolean("apply_rope_fusion", default=True),
         deterministic=keys.boolean("deterministic_mode"),
+        graphed_modules=graphed_modules(keys),
         deferred_output_gradients=_deferred_output_gradients(keys),
         attention_mask_tensor=keys.boolean("create_attention_mask_in_dataloader", default=True),
         attention_dropout=keys.number("attention_dropout", 0.1),
@@ -301,9 +304,19 @@ def _dispatch_units(keys: Keys, *, turbo: bool) -> int:
     return own if turbo else flexible
 
 
+def _stacks_experts(keys: Keys, *, turbo: bool) -> bool:
+    """Whether one weight holds all experts: `GroupedMLP`, and Primus-Turbo's `PrimusTurboGroupedLinear`.
+
+    AMD-AGI/Primus primus/backends/megatron/core/extensions/primus_turbo.py registers `weights` in place of `weight0` to
+    `weight{n}` (0989272c); Megatron-LM transformer/moe/experts.py until 0.15.
+    """
+    wanted = keys.boolean("use_turbo_grouped_gemm") | keys.boolean("use_turbo_grouped_mlp")
+    legacy = keys.boolean("moe_use_legacy_grouped_gemm")
+    return keys.boolean("moe_grouped_gemm") and (legacy or (turbo and wanted))
+
+
 def _expert_backend(keys: Keys, *, turbo: bool, stage: int) -> ExpertBackend:
     grouped = keys.boolean("moe_grouped_gemm")
-    keys.boolean("moe_use_legacy_grouped_gemm")
     wanted = keys.boolean("use_turbo_grouped_gemm") | keys.boolean("use_turbo_grouped_mlp")
     if turbo and (wanted or stage >= _SYNC_FREE_DISPATCH_STAGE):
         return ExpertBackend.GROUPED_FUSED

@@ -7,6 +7,7 @@ that nothing here can resolve.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from projector.config.megatron.flags import Flag, Kind, keys_of_flags
 from projector.errors import ConfigurationError, shown
@@ -20,8 +21,7 @@ _TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp1
 """Names of PyTorch's types -> Megatron-LM's."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gap:
+class Gap(NamedTuple):
     """A word that stands for arguments nobody knows, such as `${EXTRA_ARGS}`."""
 
     text: str

@@ -7,9 +7,9 @@ overrides from outside last. A text `null` at the top level of the module become
 What differs from Primus on purpose is listed in docs/primus-loader.md.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from projector.config.nearest import nearest
 from projector.config.primus.presets import Presets, file_name
@@ -39,8 +39,7 @@ FRAMEWORKS_REFUSED = {
 _NOT_VALUES = {"framework", "config", "model", "overrides"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """A trainer module with all its values."""
 
     name: str

@@ -4,10 +4,9 @@ The facts are data with sources, in `projector/catalog/frameworks/primus-*.yaml`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from projector import catalog
 from projector.catalog.facts import read_mapping
@@ -19,8 +18,7 @@ FILE = Path("frameworks") / "primus-megatron.yaml"
 """The data file, relative to the catalog's folder."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FrameworkFacts:
+class FrameworkFacts(NamedTuple):
     """The data file of a framework that is not Megatron-LM, typed."""
 
     modules: Mapping[str, Mapping[str, Any]]
@@ -41,8 +39,7 @@ class FrameworkFacts:
     """Every key that the file names."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PrimusFacts:
+class PrimusFacts(NamedTuple):
     """The data file of Megatron-LM, typed."""
 
     modules: Mapping[str, Mapping[str, Any]]

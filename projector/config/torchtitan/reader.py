@@ -1,5 +1,7 @@
 """The door to TorchTitan's files: text in, `LoadedConfiguration` out."""
 
+from dataclasses import replace
+
 from projector.config.detection import is_titan_command, is_toml
 from projector.config.document import Document
 from projector.config.torchtitan.job import Values, load
@@ -22,7 +24,7 @@ def read(document: Document) -> LoadedConfiguration:
         registry=run.registry,
         cluster=run.cluster,
     )
-    return load(values, format_="torchtitan")
+    return replace(load(values, format_="torchtitan"), environment=run.environment)
 
 
 def _run(document: Document) -> Run:

@@ -8,6 +8,7 @@ as assumed. For another the person has to export what the run resolves.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from projector.config.allocator_settings import stated
 from projector.config.detection import is_titan_command
 from projector.config.document import Document
 from projector.config.launching import (
@@ -16,6 +17,7 @@ from projector.config.launching import (
     Launch,
     is_flag,
     launch_cluster,
+    launch_environment,
     note_launch,
     refuse_difference,
 )
@@ -64,7 +66,8 @@ def read_launch(document: Document) -> Run:
     launch, run = first
     notes = Notes(assumed=list(run.assumed))
     note_launch(script, launch, notes)
-    return replace(run, assumed=tuple(notes.assumed))
+    texts = {name: word.text for name, word in launch.environment.items()}
+    return replace(run, assumed=tuple(notes.assumed), environment=stated(texts, file=document.name))
 
 
 def _launch(command: Command, script: Script, document: Document) -> Launch | None:
@@ -84,6 +87,7 @@ def _launch(command: Command, script: Script, document: Document) -> Launch | No
         line=command.line,
         cluster=cluster if run is None else run.cluster(cluster),
         undecided=command.undecided,
+        environment={**launch_environment(command, words[:start], script), **(run.environment if run else {})},
     )
 
 

@@ -1,10 +1,11 @@
 """What a TorchTitan run is started with, whoever states it: a file or a command line."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from projector.config.cluster import Cluster
 from projector.config.tree import Tree
-from projector.provenance import Assumption
+from projector.provenance import Assumption, ConfigValue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,3 +20,5 @@ class Run:
     """It is of the generation that has a Python registry."""
     cluster: Cluster = field(default_factory=Cluster)
     """What the launcher says."""
+    environment: Mapping[str, ConfigValue] = field(default_factory=dict)
+    """Variables of torch's allocator that the command is started with."""

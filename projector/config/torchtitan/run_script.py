@@ -16,6 +16,8 @@ _NAMES = {"CONFIG_FILE": "--job.config_file", "MODULE": "--module", "CONFIG": "-
 """Variables and the arguments that they become."""
 _DEVICES, _DRY_RUN = "NGPU", "COMM_MODE"
 _WANTED = (*_NAMES, _DEVICES, _DRY_RUN)
+_GROWS = ("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+"""What the run script sets for its command (pytorch/torchtitan run_train.sh; as PYTORCH_CUDA_ALLOC_CONF until 2025)."""
 _LONGEST_COUNT = 6
 """Digits of a number of processes."""
 
@@ -32,6 +34,8 @@ class RunScript:
     """How many it starts."""
     dry: bool
     """One process stands for all of them, on however many hosts."""
+    environment: Mapping[str, Word]
+    """Variables of torch's allocator that it sets."""
 
     def cluster(self, stated: Cluster) -> Cluster:
         """The cluster, where the rest of the command says `stated`."""
@@ -66,6 +70,7 @@ def run_script(
         arguments=tuple(word for flag, value in named.items() for word in (replace(value, text=flag), value)),
         processes=environment.get(_DEVICES),
         dry=_DRY_RUN in environment,
+        environment={_GROWS[0]: Word(text=_GROWS[1], line=command.line)},
     )
 
 

@@ -282,7 +282,9 @@ def software(
     Data parallelism of PyTorch reduces gradients beside the backward pass, and FSDP gathers the next layer's weights
     beside a layer (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). Nothing pads the vocabulary. Until the
     generation with the `registry` (torchtitan/models/common/attention.py `enable_gqa`) keys and values were copied to
-    every query head (torchtitan/models/llama3/model/model.py `repeat_kv`); turbo kernels take them as they are.
+    every query head (torchtitan/models/llama3/model/model.py `repeat_kv`); turbo kernels take them as they are. Nor was
+    the way of tokens to experts and back compiled (torchtitan/models/llama4/infra/parallelize.py `apply_compile`, pull
+    request 1895).
     """
     turbo = keys.boolean("primus_turbo.enable_primus_turbo")
     attention = turbo and keys.boolean("primus_turbo.use_turbo_attention")
@@ -293,7 +295,9 @@ def software(
         notes.assume("norms in one kernel", "torch has one from 2.9 on; before, they kept three times as much")
     return Software(
         dialect=Dialect.TORCHTITAN,
+        gradients_given_up=True,
         compiled_layers=compiled_layers,
+        compiled_dispatch=registry,
         compiled_loss=compiled_loss,
         gradient_accumulation_fusion=False,
         cross_entropy=_cross_entropy(keys, notes),

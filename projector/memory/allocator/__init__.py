@@ -16,7 +16,7 @@ from projector.parallelism import Layout
 if TYPE_CHECKING:
     from projector.memory.allocator.iterations import Peaks
 
-__all__ = ["StageReplays", "replays_of"]
+__all__ = ["StageReplays", "is_replayed", "replays_of"]
 
 
 class StageReplays(Protocol):
@@ -50,6 +50,11 @@ def replays_of(
     return None
 
 
+def is_replayed(job: TrainingJob, layout: Layout) -> bool:
+    """Whether the framework's allocations are known one by one, whatever the schedule."""
+    return _in_buffers(job, layout) or _sharded(job, layout)
+
+
 def _in_buffers(job: TrainingJob, layout: Layout) -> bool:
     """Megatron-LM with weights and gradients in buffers, which the distributed optimizer may divide."""
     megatron = job.software.dialect is not Dialect.TORCHTITAN
@@ -63,7 +68,8 @@ def _sharded(job: TrainingJob, layout: Layout) -> bool:
 
     What routing and grouped products make on the way in eager PyTorch is described in sum, not tensor by tensor.
     """
-    sharded = job.software.dialect is Dialect.TORCHTITAN and layout.sharding is Sharding.PARAMETERS
+    # DeepSpeed, which shards too, keeps its gradients in buffers of its own.
+    sharded = job.software.gradients_given_up and layout.sharding is Sharding.PARAMETERS
     optimizer = job.optimizer
     moments = not (optimizer.block_elements or optimizer.factored or optimizer.exempt_classes)
     plain = job.adapters is None and not job.offload.modules and not job.model.expert_blocks and moments

@@ -120,7 +120,9 @@ class Backward(Recorder):
         sizes = [size for _, size, _ in packed]
         output = max(sizes, default=0)
         if not self._forward.exchanges:
+            travelling = [self.new(size) for size in self._forward.operations[index].passing_backward]
             self._move_on([self.new(size) for size in sizes], kept)
+            self.free(travelling)
             return
         self.passing(output, output)
         arrived = self.new(output, EXCHANGE)

@@ -22,6 +22,12 @@ ROUND_LARGE = 2 << 20
 """Bytes that such a segment is rounded to (`kRoundLarge`)."""
 
 
+OVERSIZE_REST = 20 << 20
+"""Bytes that a block beyond `max_split_size_mb` may have more than is asked of it (`max_non_split_rounding_size`)."""
+UNLIMITED = 1 << 62
+"""Block size that no GPU holds, in bytes."""
+
+
 class Block:
     """A range of a segment, free or in use."""
 
@@ -59,10 +65,16 @@ class Pool:
         block.free = False
         del self.free[bisect_left(self.free, (block.size, block.key))]
 
-    def take(self, size: int) -> Block | None:
-        """The smallest free block of at least `size`, the one with the lowest address among equals, off the offer."""
+    def take(self, size: int, oversize: int) -> Block | None:
+        """The smallest free block of at least `size`, the one with the lowest address among equals, off the offer.
+
+        Blocks from `oversize` on serve only requests of that size and more, and these only when little is left over.
+        """
         at = bisect_left(self.free, (size,))
         if at == len(self.free):
+            return None
+        found = self.free[at][0]
+        if found >= oversize and (size < oversize or found >= size + OVERSIZE_REST):
             return None
         block = self.free.pop(at)[2]
         block.free = False
@@ -72,9 +84,10 @@ class Pool:
 class CachingAllocator:
     """Bytes reserved and allocated after any sequence of allocations."""
 
-    def __init__(self, *, expandable: bool = False) -> None:
-        """`expandable` as by `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`."""
+    def __init__(self, *, expandable: bool = False, maximum_split_bytes: int | None = None) -> None:
+        """`expandable_segments` and `max_split_size_mb` of `PYTORCH_CUDA_ALLOC_CONF`, the second without the first."""
         self._expandable = expandable
+        self._oversize = UNLIMITED if maximum_split_bytes is None or expandable else maximum_split_bytes
         self._pools: dict[tuple[int, bool], Pool] = {}
         self._segments = 0
         self.reserved_bytes = 0
@@ -88,11 +101,11 @@ class CachingAllocator:
         pool = self._pools.get((stream, small))
         if pool is None:
             pool = self._pools[stream, small] = Pool(small=small)
-        block = pool.take(size)
+        block = pool.take(size, self._oversize)
         if block is None:
             block = self._grown(pool, size) if self._expandable else self._segment(pool, size)
         rest = block.size - size
-        if rest and (rest > SMALL_SIZE or small or self._expandable):
+        if rest and (small or self._expandable or (rest > SMALL_SIZE and size < self._oversize)):
             self._split(block, size)
         self.allocated_bytes += block.size
         self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)

@@ -44,10 +44,12 @@ class Forward(Recorder):
                 self._gather(operation, self._bytes(linear, inputs=True))
             if operation.name.endswith("core_attention") and self.exchanges:
                 self._exchange_in()
-            copies = [self.new(size) for size in self._loss_copies(operation)]
+            copies = [self.new(size) for size in (*self._loss_copies(operation), *operation.passing_forward)]
             for tensor in operation.saves:
                 self._keep(index, tensor)
             self.free(copies)
+            if operation.name.endswith("core_attention") and self.exchanges:
+                self._exchange_out()
             self._result(index)
         self._drop()
         return tuple(self.steps)
@@ -109,6 +111,14 @@ class Forward(Recorder):
         for size in sizes:
             self.passing(size)
         self.free(copies)
+
+    def _exchange_out(self) -> None:
+        """The output is copied in the order in which it is sent, and received into another tensor.
+
+        What the projection reads is made of that on the other stream (Transformer Engine `flash_attn_a2a_communicate`).
+        """
+        output = max(size for entries in self.kept for _, size, stream in entries if stream == EXCHANGE)
+        self.passing(output, output)
 
     def _result(self, index: int) -> None:
         """What an operation hands on where the next one does not keep it."""

@@ -58,15 +58,14 @@ def play(  # noqa: PLR0913 - what is there, what runs, and how memory is handed 
     caches: Sequence[int],
     placeholders: Sequence[int],
     boundary_bytes: int,
-    expandable: bool,
+    allocator: CachingAllocator,
     iterations: int = ITERATIONS,
 ) -> Peaks:
-    """Play startup and iterations.
+    """Play startup and iterations on an empty `allocator`.
 
     `caches` are there from the first pass on, `placeholders` from the first backward pass; tensors of `boundary_bytes`
-    travel between stages; `expandable` segments grow.
+    travel between stages.
     """
-    allocator = CachingAllocator(expandable=expandable)
     player = _Player(allocator, passes, boundary_bytes, placeholders)
     start.play(allocator)
     for size in caches:

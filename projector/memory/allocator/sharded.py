@@ -72,6 +72,8 @@ class ShardedModel:
     """Micro batches of an iteration."""
     reshards: bool
     """Layers give up whole weights after forward."""
+    unsummed: int = 0
+    """Bytes of an element of gradients that wait, whole, for the last micro batch; 0 where each one is reduced."""
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -79,9 +81,8 @@ class ShardedModel:
         return (self.first, *self.layers, self.last)
 
 
-def play_sharded(model: ShardedModel, *, caches: Sequence[int], expandable: bool) -> Peaks:
-    """Play startup and two iterations; `caches` are there from the first pass on."""
-    allocator = CachingAllocator(expandable=expandable)
+def play_sharded(model: ShardedModel, *, caches: Sequence[int], allocator: CachingAllocator) -> Peaks:
+    """Play startup and two iterations on an empty `allocator`; `caches` are there from the first pass on."""
     player = _Player(allocator, model)
     shards = [elements / ranks for unit in model.units for elements, ranks in unit.weights]
     for elements in shards:
@@ -111,13 +112,16 @@ class _Player:
         self._whole: dict[int, list[Block]] = {}
         self._inputs: list[Block] = []
         self._gradients: list[Block] = []
+        self._waiting: dict[int, list[Block]] = {}
+        self._number = 0
 
     def iteration(self) -> None:
         """All micro batches; sharded gradients of the one before are given up first."""
         self._release(self._gradients)
-        for _ in range(self._model.micro_batches):
+        for number in range(self._model.micro_batches):
+            self._number = number
             self._micro_batch()
-        self._release(self._inputs)
+            self._release(self._inputs)
 
     def _micro_batch(self) -> None:
         model = self._model
@@ -146,23 +150,32 @@ class _Player:
         root = len(model.layers)
         units = model.units
         gradient: Block | None = None
+        ends: list[Block] = []
         for number in reversed(range(len(units))):
             unit, blocks, layer = units[number], tensors[number], number - 1
-            inside = 0 <= layer < root
-            if inside and layer not in self._whole:
-                self._gather(layer, unit.weights)
+            if 0 <= layer < root and layer not in self._whole:
+                self._lay_out(layer, unit.weights)
                 self._drop_gathered()
+            if 0 < layer < root and layer - 1 not in self._whole:
+                self._collect(units[number - 1].weights)
             blocks[GRADIENT] = gradient
             play_steps(self._allocator, unit.tape.backward, blocks)
             gradient, blocks[INPUT_GRADIENT] = blocks[INPUT_GRADIENT], None
-            if inside:
-                self._reduce(unit.weights, layer)
+            if 0 <= layer < root:
+                self._finish(unit.weights, layer, self._computed(unit.weights))
+            else:
+                ends += self._computed(unit.weights)
         if gradient is not None:
             self._allocator.free(gradient)
-        self._reduce([*model.first.weights, *model.last.weights], root)
+        self._finish([*model.first.weights, *model.last.weights], root, ends)
 
     def _gather(self, group: int, weights: Sequence[ShardedWeight]) -> None:
-        """Cast the shards, gather them flat, and lay the whole weights out."""
+        """Gather weights and lay them out whole."""
+        self._collect(weights)
+        self._lay_out(group, weights)
+
+    def _collect(self, weights: Sequence[ShardedWeight]) -> None:
+        """Cast the shards and gather them flat, which backward does a layer ahead."""
         widths = self._model.widths
         casts = []
         if widths.shard != widths.gathered:
@@ -171,24 +184,61 @@ class _Player:
         self._release(casts)
         self._drop_gathered()
         self._gathered = flat
-        self._whole[group] = [self._allocator.allocate(widths.gathered * size) for size, _ in weights]
+
+    def _lay_out(self, group: int, weights: Sequence[ShardedWeight]) -> None:
+        self._whole[group] = self._whole_tensors(weights)
 
     def _drop_gathered(self) -> None:
         if self._gathered is not None:
             self._allocator.free(self._gathered)
             self._gathered = None
 
-    def _reduce(self, weights: Sequence[ShardedWeight], group: int) -> None:
-        """Gradients, whole, become one input of reduction, and its result their shards."""
+    def _whole_tensors(self, weights: Sequence[ShardedWeight]) -> list[Block]:
+        return [self._allocator.allocate(self._model.widths.gathered * size) for size, _ in weights]
+
+    def _computed(self, weights: Sequence[ShardedWeight]) -> list[Block]:
+        """Gradients of a part; each is added at once to one of its type that waits."""
+        if not self._waits or self._number == 0 or self._model.unsummed != self._model.widths.gathered:
+            return self._whole_tensors(weights)
+        for weight in weights:
+            self._release(self._whole_tensors([weight]))
+        return []
+
+    def _finish(self, weights: Sequence[ShardedWeight], group: int, whole: list[Block]) -> None:
+        """Gradients, `whole`, of a group are done: they wait, or become the input of reduction."""
+        if not self._waits:
+            self._reduce(weights, whole)
+        elif self._number == 0:
+            width = self._model.unsummed
+            if width != self._model.widths.gathered:
+                wide = [self._allocator.allocate(width * size) for size, _ in weights]
+                self._release(whole)
+                whole = wide
+            self._waiting[group] = list(whole)
+            whole.clear()
+        elif self._number == self._model.micro_batches - 1:
+            self._release(whole)
+            self._reduce(weights, self._waiting.pop(group))
+        self._release(whole)
+        self._release(self._whole.pop(group))
+
+    @property
+    def _waits(self) -> bool:
+        return self._model.unsummed > 0 and self._model.micro_batches > 1
+
+    def _reduce(self, weights: Sequence[ShardedWeight], whole: list[Block]) -> None:
+        """Whole gradients become one input of reduction; its result is kept, or added to what is there."""
         widths = self._model.widths
-        whole = [self._allocator.allocate(widths.gathered * size) for size, _ in weights]
         while len(self._inputs) >= REDUCE_INPUTS:
             self._allocator.free(self._inputs.pop(0))
         self._inputs.append(self._allocator.allocate(widths.reduced * sum(size for size, _ in weights)))
         shards = round(sum(size / ranks for size, ranks in weights))
-        self._gradients.append(self._allocator.allocate(widths.gradient * shards, REDUCE))
+        reduced = self._allocator.allocate(widths.gradient * shards, REDUCE)
+        if self._waits or self._number == 0:
+            self._gradients.append(reduced)
+        else:
+            self._allocator.free(reduced)
         self._release(whole)
-        self._release(self._whole.pop(group))
 
     def _release(self, blocks: list[Block]) -> None:
         for block in blocks:

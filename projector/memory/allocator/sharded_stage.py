@@ -6,6 +6,7 @@ from projector.layers import kept_outputs, recomputed_modules
 from projector.layers.shapes import Shapes
 from projector.memory.allocator.backward import record
 from projector.memory.allocator.iterations import ITERATIONS, Peaks
+from projector.memory.allocator.settings import allocator_of
 from projector.memory.allocator.sharded import ShardedModel, ShardedWeight, Unit, Widths, checkpointed, play_sharded
 from projector.memory.allocator.tape import Tape
 from projector.memory.content import StageContents
@@ -55,9 +56,10 @@ class ShardedReplays:
             ),
             micro_batches=min(MICRO_BATCHES, self._layout.micro_batches),
             reshards=job.parallelism.reshard_after_forward,
+            unsummed=precision.local_gradient_bytes,
         )
         caches = [part.size_bytes for part in self._content.persistent if part.name not in played]
-        return play_sharded(model, caches=caches, expandable=job.software.expandable_segments)
+        return play_sharded(model, caches=caches, allocator=allocator_of(job.software))
 
     def _unit(self, part: Operations) -> Unit:
         return Unit(weights=self._weights(part), tape=record(part, self._shapes))

@@ -10,6 +10,7 @@ from projector.layers import recomputed_modules
 from projector.layers.shapes import Shapes
 from projector.memory.allocator.backward import record
 from projector.memory.allocator.iterations import ITERATIONS, Passes, Peaks, play
+from projector.memory.allocator.settings import allocator_of
 from projector.memory.allocator.startup import parameters, startup
 from projector.memory.allocator.tape import Tape, recomputed
 from projector.memory.content import StageContents
@@ -67,7 +68,7 @@ class Replays:
         """The highest of up to `ranks` data-parallel ranks of a stage, evenly spread."""
         chunks = self._described[0][stage]
         content = self._contents.of(chunks)
-        held = parameters(chunks)
+        held = parameters(chunks, stacked_experts=self._job.software.stacked_experts)
         passes = self._passes(stage)
         caches = [part.size_bytes for part in content.persistent if part.name not in PLAYED]
         degree = 1 if self._layout.sharding is Sharding.NONE else self._layout.shard
@@ -80,7 +81,7 @@ class Replays:
                 caches=caches,
                 placeholders=placeholders(content.weights, self._job)[::-1],
                 boundary_bytes=self._shapes.residual_bytes,
-                expandable=self._job.software.expandable_segments,
+                allocator=allocator_of(self._job.software),
                 iterations=self._iterations,
             )
             for rank in sorted(chosen)

@@ -7,13 +7,14 @@ weights are given up, and what they leave free is where activations and optimize
 ranks with other slices end with other holes. Optimizer groups with weight decay come before those without.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import lcm, prod
 
 from projector.job import Sharding, TrainingJob
 from projector.memory.allocator.caching import CachingAllocator
 from projector.memory.stages import ChunkOperations
+from projector.operations import Weight
 from projector.parallelism import Layout
 
 ALIGNED_ELEMENTS = 64
@@ -76,17 +77,26 @@ class Startup:
                 allocator.free(block)
 
 
-def parameters(stage: Sequence[ChunkOperations]) -> tuple[Parameter, ...]:
-    """Trained tensors of a stage in the order in which the model is built."""
-    return tuple(
-        Parameter(elements=prod(weight.shape), decays=len(weight.shape) > 1, expert=weight.expert)
-        for chunk in stage
-        for part in chunk.parts
-        for operation in part
-        for weight in operation.weights
-        if weight.trainable and not weight.frozen and not weight.shared
-        for _ in range(weight.copies)
-    )
+def parameters(stage: Sequence[ChunkOperations], *, stacked_experts: bool = False) -> tuple[Parameter, ...]:
+    """Trained tensors of a stage in the order in which the model is built.
+
+    `stacked_experts` are one tensor per matrix, which no hole of a single expert's size can hold.
+    """
+    found: list[Parameter] = []
+    for weight in _trained(stage):
+        together = weight.copies if stacked_experts and weight.expert else 1
+        tensor = Parameter(elements=together * prod(weight.shape), decays=len(weight.shape) > 1, expert=weight.expert)
+        found += [tensor] * (weight.copies // together)
+    return tuple(found)
+
+
+def _trained(stage: Sequence[ChunkOperations]) -> Iterator[Weight]:
+    for chunk in stage:
+        for part in chunk.parts:
+            for operation in part:
+                for weight in operation.weights:
+                    if weight.trainable and not weight.frozen and not weight.shared:
+                        yield weight
 
 
 def startup(held: Sequence[Parameter], job: TrainingJob, layout: Layout, rank: int) -> Startup:

@@ -26,7 +26,22 @@ def section(memory: MemoryProjection) -> str:
     parts.append(_components(memory))
     if note := _first_iteration(memory.worst):
         parts += ["", paragraph(note)]
+    if memory.worst.uncertainties:
+        parts += ["", _interval(memory.worst)]
     return "\n".join(parts)
+
+
+def _interval(stage: StageMemory) -> str:
+    """What the interval of a stage is made of."""
+    below = [*(each.below_bytes for each in stage.uncertainties), 0]
+    above = [each.above_bytes for each in stage.uncertainties]
+    above.append(stage.device_bytes_upper - stage.device_bytes - sum(above))
+    names = [*(each.name for each in stage.uncertainties), "safety margin"]
+    figures = zip(names, adding_up(below, GIB), adding_up(above, GIB), strict=True)
+    rows = [(f"Interval of stage {stage.stage}, GiB", "less", "more")]
+    rows += [(f"  {name}", f"{less:,.2f}", f"{more:,.2f}") for name, less, more in figures if less or more]
+    rows.append(("= in all", f"{sum(below) / GIB:,.2f}", f"{sum(above) / GIB:,.2f}"))
+    return columns(rows)
 
 
 def _first_iteration(stage: StageMemory) -> str:

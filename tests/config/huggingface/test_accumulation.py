@@ -62,13 +62,16 @@ def test_fsdp_keeps_whole_gradients_between_micro_batches(
 
 
 def test_gradient_of_the_output_layer_waits_among_the_others_once() -> None:
-    output = LLAMA["hidden_size"] * (LLAMA["vocab_size"] + 1)
-    at_once, waiting = (bytes_a_parameter(fsdp(), gradient_accumulation_steps=steps) for steps in ("1", "8"))
-    name = "gradients before reduction"
     hidden = LLAMA["hidden_size"]
+    ends = hidden * (2 * LLAMA["vocab_size"] + 1)
     layer = hidden * hidden * (2 + 2 / 4) + 3 * hidden * LLAMA["intermediate_size"] + 2 * hidden
-    parameters = output + hidden * LLAMA["vocab_size"] + LLAMA["num_hidden_layers"] * layer
-    assert at_once[name] - waiting[name] == pytest.approx(2 * output / parameters)
+    parameters = ends + LLAMA["num_hidden_layers"] * layer
+    # A batch so small that reduction is the peak: of token table and output layer with the first layer's, or of layers.
+    short = {"seq_length": "64"}
+    at_once, waiting = (bytes_a_parameter(fsdp(), **short, gradient_accumulation_steps=steps) for steps in ("1", "8"))
+    name = "gradients before reduction"
+    assert at_once[name] == pytest.approx((2 * ends + 2 * (ends + layer)) / parameters)
+    assert waiting[name] == pytest.approx(2 * 2 * layer / parameters)
 
 
 def test_whole_gradients_are_assumed_by_name() -> None:

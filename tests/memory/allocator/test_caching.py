@@ -54,6 +54,31 @@ def test_segments_of_their_own_do_not_join() -> None:
     assert allocator.reserved_bytes == 140 * MIB
 
 
+@pytest.mark.parametrize(
+    ("freed", "size", "reserved"),
+    [
+        pytest.param(100, 99, 100, id="a block below the limit is split and given"),
+        pytest.param(200, 100, 300, id="a smaller request gets none beyond it"),
+        pytest.param(200, 190, 200, id="a request beyond it gets one with little to spare"),
+        pytest.param(200, 180, 380, id="and none with 20 MiB to spare"),
+    ],
+)
+def test_blocks_beyond_the_split_limit_are_kept_for_requests_beyond_it(freed: int, size: int, reserved: int) -> None:
+    allocator = CachingAllocator(maximum_split_bytes=128 * MIB)
+    allocator.free(allocator.allocate(freed * MIB))
+    allocator.allocate(size * MIB)
+    assert allocator.reserved_bytes == reserved * MIB
+
+
+def test_a_block_beyond_the_split_limit_stays_whole() -> None:
+    allocator = CachingAllocator(maximum_split_bytes=128 * MIB)
+    allocator.free(allocator.allocate(200 * MIB))
+    allocator.allocate(190 * MIB)
+    allocator.allocate(5 * MIB)
+    assert allocator.reserved_bytes == 220 * MIB
+    assert allocator.allocated_bytes == 205 * MIB
+
+
 def test_the_smallest_block_that_fits_is_taken() -> None:
     allocator = CachingAllocator()
     large, small = allocator.allocate(100 * MIB), allocator.allocate(50 * MIB)
@@ -99,6 +124,8 @@ def test_streams_do_not_share_blocks() -> None:
 SIZES = st.integers(min_value=1, max_value=300 * MIB)
 SCRIPTS = st.lists(st.tuples(SIZES, st.integers(min_value=0, max_value=1), st.integers(min_value=0)), max_size=60)
 """Bytes to allocate, on which stream, and which living tensor to free afterwards, if any."""
+LIMITS = st.sampled_from((None, 20 * MIB, 64 * MIB))
+"""From how many bytes on blocks are not split."""
 
 
 def _play(script: list[tuple[int, int, int]], allocator: CachingAllocator) -> int:
@@ -115,13 +142,14 @@ def _play(script: list[tuple[int, int, int]], allocator: CachingAllocator) -> in
     return most
 
 
-@given(script=SCRIPTS, expandable=st.booleans())
+@given(script=SCRIPTS, expandable=st.booleans(), limit=LIMITS)
 def test_what_is_reserved_holds_what_is_allocated_and_nothing_is_lost(
     script: list[tuple[int, int, int]],
     *,
     expandable: bool,
+    limit: int | None,
 ) -> None:
-    allocator = CachingAllocator(expandable=expandable)
+    allocator = CachingAllocator(expandable=expandable, maximum_split_bytes=limit)
     asked = _play(script, allocator)
     assert asked <= allocator.peak_allocated_bytes <= allocator.reserved_bytes
     assert allocator.allocated_bytes == 0

@@ -57,6 +57,8 @@ LAYERS = [
     pytest.param(job(layout=Parallelism(tensor=4)), id="dense, tensor parallel"),
     pytest.param(job(layout=Parallelism(tensor=4, sequence_parallel=False)), id="without sequence parallelism"),
     pytest.param(job(layout=Parallelism(context=4, context_communication="a2a")), id="context parallel"),
+    pytest.param(job(layout=Parallelism(context=4)), id="context parallel in a ring"),
+    pytest.param(job(layout=Parallelism(context=4, context_communication="all_gather")), id="gathered keys"),
     pytest.param(job(model((LATENT,) * 4)), id="latent attention"),
     pytest.param(job(mixtral(4), layout=Parallelism(expert=8)), id="experts"),
     pytest.param(job(recompute=Recompute(granularity=RecomputeGranularity.SELECTIVE)), id="core attention again"),
@@ -115,6 +117,16 @@ WHOLE = [
     pytest.param(
         job(model((DENSE,) * 12), layout=Parallelism(context=4, context_communication="a2a"), software=FUSED),
         id="context parallel",
+    ),
+    pytest.param(job(model((DENSE,) * 12), layout=Parallelism(context=4), software=FUSED), id="ring"),
+    pytest.param(
+        job(
+            model((DENSE,) * 12),
+            layout=Parallelism(context=4, context_communication="all_gather"),
+            sequence=65536,
+            software=FUSED,
+        ),
+        id="gathered keys and values",
     ),
     pytest.param(
         job(

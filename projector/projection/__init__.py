@@ -1,0 +1,55 @@
+"""The answer: memory and speed of a job on a target, as values. `to_dict` gives the published JSON shape."""
+
+from projector.projection.memory import (
+    SAVED,
+    Confidence,
+    LayerActivations,
+    MemoryComponent,
+    MemoryLevel,
+    MemoryProjection,
+    SavedActivations,
+    StageMemory,
+    Uncertainty,
+    Verdict,
+)
+from projector.projection.parameters import ComponentParameters, ParameterCounts, StageComponent, component_tree
+from projector.projection.performance import (
+    TIME,
+    CommunicationTotal,
+    ComparedSchedule,
+    LayerTime,
+    PerformanceProjection,
+    ScheduleResult,
+    StageTime,
+    WaterfallStep,
+)
+from projector.projection.whole import SCHEMA_VERSION, Projection, ResolvedLayout, Suggestion
+
+__all__ = [
+    "SAVED",
+    "SCHEMA_VERSION",
+    "TIME",
+    "CommunicationTotal",
+    "ComparedSchedule",
+    "ComponentParameters",
+    "Confidence",
+    "LayerActivations",
+    "LayerTime",
+    "MemoryComponent",
+    "MemoryLevel",
+    "MemoryProjection",
+    "ParameterCounts",
+    "PerformanceProjection",
+    "Projection",
+    "ResolvedLayout",
+    "SavedActivations",
+    "ScheduleResult",
+    "StageComponent",
+    "StageMemory",
+    "StageTime",
+    "Suggestion",
+    "Uncertainty",
+    "Verdict",
+    "WaterfallStep",
+    "component_tree",
+]

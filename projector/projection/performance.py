@@ -1,0 +1,112 @@
+"""The time half of the answer."""
+
+from dataclasses import dataclass
+
+TIME = "the time of an iteration"
+"""What an answer with memory alone calls a time that nobody can tell on the device, under `unmodelled`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaterfallStep:
+    """One bar of the waterfall; the bars add up to the iteration time."""
+
+    name: str
+    """Such as `compute`, `pipeline bubble`, `exposed tensor-parallel communication`, `optimizer step`."""
+    seconds: float
+    """Its share of the iteration."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommunicationTotal:
+    """All calls of one collective over one group on the slowest stage's device, per iteration."""
+
+    group: str
+    """Process group."""
+    collective: str
+    """Kind of collective."""
+    message_bytes: int
+    """Bytes of all messages."""
+    seconds: float
+    """Time if nothing overlapped."""
+    exposed_seconds: float
+    """Time that lengthens the iteration."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageTime:
+    """What one pipeline stage does during an iteration's pipeline phase."""
+
+    stage: int
+    """Pipeline rank."""
+    busy_seconds: float
+    """Time in forward and backward."""
+    bubble_seconds: float
+    """Time waiting."""
+    peak_in_flight: float
+    """Most micro batches (of whole stages, chunks counted by their share) whose activations are alive at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleResult:
+    """A schedule, as it was projected."""
+
+    name: str
+    """Its name as in `--pipeline-schedule-algorithm`."""
+    stages: tuple[StageTime, ...]
+    """Per pipeline stage."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedSchedule:
+    """One line of a comparison of schedules."""
+
+    name: str
+    """Schedule."""
+    iteration_seconds: float
+    """Iteration time under it."""
+    bubble_ratio: float
+    """Share of the pipeline phase spent waiting, on average over stages, 0-1."""
+    peak_allocated_bytes: int
+    """Peak allocated of the worst stage under it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerTime:
+    """Forward and backward time of one kind of layer for one micro batch on one device."""
+
+    name: str
+    """Such as `embedding`, `dense layer`, `moe layer`, `output and loss`."""
+    count: int
+    """Layers of this kind in the whole model."""
+    forward_seconds: float
+    """Forward pass, exposed communication included."""
+    backward_seconds: float
+    """Backward pass, recomputation and exposed communication included."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PerformanceProjection:
+    """The time half of the answer."""
+
+    iteration_seconds: float
+    """One optimizer step."""
+    tokens_per_second_per_device: float
+    """Global batch x sequence length over iteration time and devices."""
+    tflops_per_device: float
+    """Model FLOPs (recomputation not counted) per second and device, in 1e12."""
+    mfu: float
+    """`tflops_per_device` over `mfu_base_tflops`, 0-1."""
+    mfu_base_tflops: float
+    """Dense peak of the device in the job's GEMM precision, in 1e12 FLOP/s."""
+    bubble_ratio: float
+    """Share of the pipeline phase spent waiting, on average over stages, 0-1."""
+    waterfall: tuple[WaterfallStep, ...]
+    """Parts that add up to `iteration_seconds`."""
+    communication: tuple[CommunicationTotal, ...]
+    """By group and collective."""
+    schedule: ScheduleResult
+    """The schedule that was projected."""
+    compared_schedules: tuple[ComparedSchedule, ...] = ()
+    """Filled when schedules were compared."""
+    layer_times: tuple[LayerTime, ...] = ()
+    """By kind of layer."""

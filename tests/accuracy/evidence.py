@@ -1,0 +1,73 @@
+"""How far measured rows lie from the projection, by mode of the job: the evidence behind `measured-modes.yaml`."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+from projector import catalog
+from projector.api import project_job
+from projector.job import Target, TrainingJob
+from projector.memory import project_memory
+from projector.memory.modes import modes_of
+from projector.parallelism import resolve
+from projector.projection import MemoryProjection
+from tests.accuracy.jobs import job
+from tests.accuracy.rows import Row, load
+from tests.accuracy.scoring import LEVELS, Figure, score
+from tests.accuracy.world import identified
+
+ROWS = Path(__file__).with_name("ground_truth.yaml")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """Measured rows of one mode."""
+
+    rows: int
+    """How many."""
+    median_error_percent: float
+    """Half of them are missed by no more."""
+    sources: frozenset[str]
+    """Publications that measured them."""
+
+
+@cache
+def memory_figures() -> tuple[Figure, ...]:
+    """Every level of memory of every source, scored."""
+    rows = [row for row in load(ROWS) if any(name in LEVELS for name in row.measured)]
+    return tuple(figure for figure in score(rows, project_job) if figure.quantity in LEVELS)
+
+
+@cache
+def measured_modes() -> dict[str, Evidence]:
+    """The evidence of every mode, from the highest level of memory that each row states."""
+    rows = {row.id: row for row in load(ROWS)}
+    highest: dict[str, tuple[int, float]] = {}
+    order = list(LEVELS)
+    for figure in memory_figures():
+        for scored in figure.rows:
+            entry = (order.index(figure.quantity), abs(scored.error_percent))
+            highest[scored.id] = max(highest.get(scored.id, entry), entry, key=lambda each: each[0])
+    errors: dict[str, dict[str, float]] = defaultdict(dict)
+    for name, (_, error) in highest.items():
+        for mode in _modes(rows[name]):
+            errors[mode][name] = error
+    return {
+        mode: Evidence(
+            rows=len(by_row),
+            median_error_percent=median(by_row.values()),
+            sources=frozenset(rows[name].source for name in by_row),
+        )
+        for mode, by_row in errors.items()
+    }
+
+
+def _modes(row: Row) -> tuple[str, ...]:
+    asked, target = job(identified(row, _memory))
+    return modes_of(asked, resolve(asked, target), catalog.device(target.device))
+
+
+def _memory(asked: TrainingJob, target: Target) -> MemoryProjection:
+    return project_memory(asked, resolve(asked, target), catalog.device(target.device))
