@@ -37,7 +37,7 @@ run: $(RUNTIME) ## Answer the sample ProjectionRequest on a real control plane a
 test: lint test-unit accuracy test-cluster test-kubelet ## Run everything that can run on this machine; says what it skipped and why
 
 test-unit: $(STAMP) ## Run the tests that need no cluster
-	$(BIN)/python -m pytest tests --ignore=tests/cluster --ignore=tests/kubelet --numprocesses=auto
+	$(BIN)/python -m pytest tests --ignore=tests/cluster --ignore=tests/kubelet --numprocesses=auto --dist=loadgroup
 
 test-cluster: $(STAMP) ## Run the tests on a real etcd, API server, controller manager and scheduler
 	$(BIN)/python -m pytest tests/cluster

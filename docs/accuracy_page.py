@@ -6,10 +6,10 @@ from statistics import median
 
 from docs.accuracy_rows import beside_one_f_one_b, folded
 from projector.projection import MemoryLevel
-from tests.accuracy.__main__ import figures_and_speeds
+from tests.accuracy import whole
 from tests.accuracy.memory_predictors import with_memory_predictors
 from tests.accuracy.misses import causes, largest_misses
-from tests.accuracy.rows import MEMORY_QUANTITIES, Row, load
+from tests.accuracy.rows import MEMORY_QUANTITIES, Row
 from tests.accuracy.scoring import LEVELS, Figure, ScoredRow
 from tests.accuracy.trivial import anchored, with_constant_speed
 
@@ -156,8 +156,8 @@ def _misses(figures: Iterable[Figure], rows: Iterable[Row]) -> Iterator[str]:
 
 def render() -> str:
     """The whole page."""
-    rows = load(ROWS)
-    figures, speeds = figures_and_speeds(rows)
+    rows = list(whole.rows())
+    figures, speeds = whole.scored()
     memory = [figure for figure in figures if figure.quantity in MEMORY_QUANTITIES]
     time = [figure for figure in figures if figure.quantity not in MEMORY_QUANTITIES]
     parts = (

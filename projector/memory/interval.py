@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from projector.job import Dialect, RecomputeGranularity, Schedule, Sharding, TrainingJob
 from projector.projection import MemoryLevel, StageMemory, Uncertainty
 
+MARGIN = "safety margin"
+"""Name of the part of an interval that a person adds."""
 PERSISTENT_SHARE, SPECIAL_PERSISTENT_SHARE = 0.01, 0.015
 """Of what is persistent, how much may be counted wrongly, and how much in special modes (below): weights, gradients and
 optimizer state are exact, so that caches, tables and copies of weights are meant. Of Megatron-LM's tests on which
@@ -71,9 +73,12 @@ def routed(stage: StageMemory, low_bytes: int, high_bytes: int) -> Uncertainty:
 
 
 def reserved(stage: StageMemory, slack_bytes: int, least_ratio: float, most_ratio: float) -> Uncertainty:
-    """What the caching allocator may hold back, from the least to the most reserved over allocated memory."""
+    """What the caching allocator may hold back, from the least to the most reserved over allocated memory.
+
+    `slack_bytes` come on top of what the stage has at the reserved level.
+    """
     allocated = stage.level_bytes(MemoryLevel.ALLOCATED)
-    expected = allocated + slack_bytes
+    expected = stage.level_bytes(MemoryLevel.RESERVED) + slack_bytes
     return Uncertainty(
         name="caching allocator",
         level=MemoryLevel.RESERVED,
@@ -93,13 +98,21 @@ def outside(stage: StageMemory, half_width_bytes: int) -> Uncertainty:
     )
 
 
-def ends(device_bytes: int, uncertainties: Iterable[Uncertainty], *, safety_margin: float) -> tuple[int, int]:
-    """Lower and upper end of device memory; a safety margin widens the upper one by a share."""
+def margin(device_bytes: int, uncertainties: Iterable[Uncertainty], share: float) -> Uncertainty:
+    """What a person wants free, as a share of the upper end of device memory: no lack of knowledge."""
+    above = sum(each.above_bytes for each in uncertainties)
+    return Uncertainty(
+        name=MARGIN, level=MemoryLevel.DEVICE, below_bytes=0, above_bytes=round((device_bytes + above) * share)
+    )
+
+
+def ends(device_bytes: int, uncertainties: Iterable[Uncertainty]) -> tuple[int, int]:
+    """Lower and upper end of device memory."""
     below = above = 0
     for each in uncertainties:
         below += each.below_bytes
         above += each.above_bytes
-    return max(0, device_bytes - below), round((device_bytes + above) * (1 + safety_margin))
+    return max(0, device_bytes - below), device_bytes + above
 
 
 def _around(name: str, level: MemoryLevel, half_width_bytes: int) -> Uncertainty:

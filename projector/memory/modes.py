@@ -1,7 +1,7 @@
 """The modes of a job: what decides which memory mechanisms are at work, by the names of the catalog's evidence."""
 
 from projector.catalog import Device
-from projector.job import RecomputeGranularity, Schedule, Sharding, TrainingJob
+from projector.job import OptimizerKind, RecomputeGranularity, Schedule, Sharding, TrainingJob
 from projector.memory.routing import routing_decides
 from projector.parallelism import Layout
 
@@ -11,7 +11,9 @@ def modes_of(job: TrainingJob, layout: Layout, device: Device) -> tuple[str, ...
     software, low = job.software, job.precision.low_precision
     names = {
         f"{device.vendor} GPUs": True,
-        f"{software.dialect} layers": True,
+        "transformers layers" if job.modules is not None else f"{software.dialect} layers": True,
+        f"{job.optimizer.kind} optimizer": job.optimizer.kind is not OptimizerKind.ADAM,
+        "quantised optimizer state": job.optimizer.block_elements > 0,
         f"{low} linear layers": low is not None,
         f"{layout.sharding} sharding": layout.sharding is not Sharding.NONE,
         f"{job.recompute.granularity} recomputation": job.recompute.granularity is not RecomputeGranularity.NONE,

@@ -125,7 +125,9 @@ class _Case:
             ]
             return pooled_slacks(allocated, pools, self.device)
         pooled = [pooled_gradients(stage.components) for stage in stages]
-        return fragmented(slacks(allocated, replays, self.device, pooled), self.layout, self.device)
+        stated = self.job.software.routing_imbalance is not None
+        found = slacks(allocated, replays, self.device, pooled, stated_routing=stated)
+        return fragmented(found, self.layout, self.device)
 
     def stages(self) -> list[StageMemory]:
         """Memory of every stage, without its interval and without the allocator's slack."""
@@ -242,8 +244,10 @@ def _with_interval(  # noqa: PLR0913 - the stage, its bounds, and how to judge
         interval.reserved(stage, held_back, 1 + slack.lower, 1 + slack.upper),
         interval.outside(stage, case.outside.uncertainty_bytes),
     )
+    if safety_margin:
+        uncertainties += (interval.margin(stage.device_bytes + held_back, uncertainties, safety_margin),)
     entered = tuple([each for each in uncertainties if each.below_bytes or each.above_bytes])
-    lower, upper = interval.ends(stage.device_bytes + held_back, entered, safety_margin=safety_margin)
+    lower, upper = interval.ends(stage.device_bytes + held_back, entered)
     return replace(
         stage,
         components=with_slack(stage, held_back),

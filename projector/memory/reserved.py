@@ -15,6 +15,9 @@ from projector.projection import MemoryComponent, MemoryLevel, StageMemory
 
 SLACK = "allocator slack"
 """Component of what is reserved and not allocated."""
+SAME_SHARE = 0.1
+"""By what share of projected memory a replay of the same job may differ: it plays some steps of uneven routing, and
+leaves small tensors out."""
 EFFORT_STEPS = 40_000
 """Allocations and frees that a projection replays at most, which bounds its time: about 0.05 s on a laptop's core."""
 
@@ -73,10 +76,13 @@ def slacks(
     replays: StageReplays | None,
     device: Device,
     pooled_bytes: Sequence[int],
+    *,
+    stated_routing: bool = False,
 ) -> tuple[Slack, ...]:
     """The slack of every stage, by its allocated memory; `replays` None replays none.
 
     `pooled_bytes` of a stage stay reserved in pools of other streams, which the ratio of published runs does not know.
+    With `stated_routing` memory is not that of the routing that is replayed, and only shares carry over.
     """
     ratio = reserved_ratio(device.vendor)
     fallback = published(device)
@@ -102,14 +108,19 @@ def slacks(
         ranks = max(1, share // max(1, steps[number]))
         peaks = replays.play(number, ranks=ranks)
         left -= steps[number] * ranks
-        # Where the optimizer step is the peak, more is allocated than in the passes that are replayed.
-        beyond = max(0, peaks.reserved_bytes - allocated_bytes[number])
-        played[number] = _around(beyond / allocated_bytes[number], ratio, peaks.first_reserved_bytes)
+        if not stated_routing and not _same(peaks.allocated_bytes, allocated_bytes[number]):
+            continue
+        played[number] = _around(peaks.slack_bytes / peaks.allocated_bytes, ratio, peaks.first_reserved_bytes)
     if not played:
         return tuple(found)
     # What was not played of the same job is like what was.
     most = replace(max(played.values(), key=lambda slack: slack.expected), first_reserved_bytes=None)
     return tuple(played.get(number, most) for number in range(len(found)))
+
+
+def _same(replayed_bytes: int, projected_bytes: int) -> bool:
+    """Whether a replay allocates what is projected; otherwise it plays another job than the one that was asked for."""
+    return abs(replayed_bytes / projected_bytes - 1) <= SAME_SHARE
 
 
 def _more(slack: Slack, share: float) -> Slack:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from projector.catalog import Device, measured_modes
+from projector.memory.interval import MARGIN
 from projector.projection import Confidence, StageMemory, Verdict
 
 HIGH_PERCENT = 2
@@ -55,17 +56,20 @@ def confidence_of(
     if missing := tuple(why for why, given in gaps.items() if not given):
         return Confidence.LOW, missing
     doubts = {
-        f"measured runs with {mode} are projected within {known[mode].within_percent:g} %": known[mode].within_percent
-        > HIGH_PERCENT
+        f"half of the measured runs with {mode} are projected within {known[mode].within_percent:g} %, the others less"
+        " closely": known[mode].within_percent > HIGH_PERCENT
         for mode in modes
     }
     doubts[wide] = width_percent > NARROW_PERCENT
     if reasons := tuple(why for why, doubtful in doubts.items() if doubtful):
         return Confidence.MEDIUM, reasons
-    measured = f"runs with each of the job's modes were measured and projected within {HIGH_PERCENT} %"
+    measured = (
+        f"runs with each of the job's modes were measured, and half of them are projected within {HIGH_PERCENT} %"
+    )
     return Confidence.HIGH, (measured, wide)
 
 
 def _half_width_percent(stage: StageMemory) -> float:
     """Half the width of the interval of device memory, as a share of what is expected."""
-    return 50 * (stage.device_bytes_upper - stage.device_bytes_lower) / max(1, stage.device_bytes)
+    parts = [each for each in stage.uncertainties if each.name != MARGIN]
+    return 50 * sum(each.below_bytes + each.above_bytes for each in parts) / max(1, stage.device_bytes)

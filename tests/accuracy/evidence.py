@@ -7,15 +7,15 @@ from pathlib import Path
 from statistics import median
 
 from projector import catalog
-from projector.api import project_job
 from projector.job import Target, TrainingJob
 from projector.memory import project_memory
 from projector.memory.modes import modes_of
 from projector.parallelism import resolve
 from projector.projection import MemoryProjection
+from tests.accuracy import whole
 from tests.accuracy.jobs import job
-from tests.accuracy.rows import Row, load
-from tests.accuracy.scoring import LEVELS, Figure, score
+from tests.accuracy.rows import Row
+from tests.accuracy.scoring import LEVELS, Figure
 from tests.accuracy.world import identified
 
 ROWS = Path(__file__).with_name("ground_truth.yaml")
@@ -33,17 +33,15 @@ class Evidence:
     """Publications that measured them."""
 
 
-@cache
 def memory_figures() -> tuple[Figure, ...]:
     """Every level of memory of every source, scored."""
-    rows = [row for row in load(ROWS) if any(name in LEVELS for name in row.measured)]
-    return tuple(figure for figure in score(rows, project_job) if figure.quantity in LEVELS)
+    return tuple(figure for figure in whole.scored()[0] if figure.quantity in LEVELS)
 
 
 @cache
 def measured_modes() -> dict[str, Evidence]:
     """The evidence of every mode, from the highest level of memory that each row states."""
-    rows = {row.id: row for row in load(ROWS)}
+    rows = {row.id: row for row in whole.rows()}
     highest: dict[str, tuple[int, float]] = {}
     order = list(LEVELS)
     for figure in memory_figures():

@@ -35,6 +35,7 @@ from tests.accuracy.experts import experts
 from tests.accuracy.finetuning import adapters, layout, overlaps_tensor_parallel
 from tests.accuracy.primus import is_precision_aware, primus
 from tests.accuracy.rows import Row
+from tests.accuracy.torchtitan import is_torchtitan, torchtitan
 
 CI_SOURCE = "megatron-ci-golden"
 """Megatron-LM's own tests, of which a row that states no devices is a release test."""
@@ -200,10 +201,9 @@ def _cross_entropy(row: Row) -> CrossEntropy:
 
 
 def _dialect(row: Row) -> Dialect:
-    framework = _word(row.framework)
-    if "torchtitan" in framework:
+    if is_torchtitan(row):
         return Dialect.TORCHTITAN
-    if "primus" in framework:
+    if "primus" in _word(row.framework):
         return Dialect.PRIMUS_TURBO
     local = _flag(row, "transformer-impl") == "local" or row.source in EARLY_SOURCES
     return Dialect.MEGATRON_LOCAL if local else Dialect.MEGATRON_TE
@@ -225,16 +225,8 @@ def _software(row: Row) -> Software:
     modern = row.framework.startswith(FUSING_FRAMEWORKS)
     overlaps = modern or dialect is Dialect.PRIMUS_TURBO
     dropout = 0.1 if _drops_out(row) else 0.0
-    # TorchTitan up to 820504e: own norms, repeated keys and values; the loss was compiled from 2025 on.
-    titan = dialect is Dialect.TORCHTITAN
-    compiled = titan and "compile" in _word(row.train.get("extra", ""))
     described = Software(
         dialect=dialect,
-        compiled_layers=compiled,
-        gradients_given_up=titan,
-        compiled_loss=compiled and row.source != "torchtitan-2024-12",
-        fused_norms=not titan,
-        repeated_key_values=titan,
         flash_attention=_flag(row, "attention-backend") != "unfused" and not old,
         cross_entropy=_cross_entropy(row),
         gradient_accumulation_fusion=old
@@ -256,7 +248,7 @@ def _software(row: Row) -> Software:
         rotary_fusion=row.source != CI_SOURCE,
         vocabulary_divisible_by=row.model.get("vocab_pad_multiple", 128),
     )
-    return replace(described, **primus(row))
+    return replace(described, **primus(row), **torchtitan(row))
 
 
 def _virtual_pipeline(row: Row, layers: int) -> int:
@@ -358,6 +350,8 @@ def assumed(row: Row) -> tuple[str, ...]:
         notes.append("layout of the submission's configuration files")
     if adapters(row) is not None and "rank" not in str(row.train["task"]):
         notes.append("rank and targets of the framework's recipe")
+    if is_torchtitan(row):
+        notes.append("the allocator's setting of the script that starts as many devices")
     if is_release(row):
         notes.append("world size and container that the persistent bytes tell, half of a head's width rotary")
     return tuple(notes)

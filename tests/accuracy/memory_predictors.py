@@ -11,11 +11,12 @@ from projector.layers.shapes import padded_vocabulary
 from tests.accuracy.architecture import UnscorableError
 from tests.accuracy.jobs import job
 from tests.accuracy.rows import Row
-from tests.accuracy.scoring import GIB, Figure, row_error
+from tests.accuracy.scoring import GIB, LAST_STAGE_SOURCES, Figure, row_error
 
 ALLOCATED, RESERVED = "mem_alloc_gib", "mem_reserved_gib"
 CLOSED_FORMULA = "NVIDIA's closed formula"
-"""Megatron-LM megatron/training/theoretical_memory_usage.py, for the first stage of a dense model."""
+"""Megatron-LM megatron/training/theoretical_memory_usage.py, for the first stage of a dense model without context
+parallelism."""
 CONSTANT_RATIO = "measured allocated x one constant per vendor"
 """Reserved is what was allocated, which this predictor is told, times the median ratio of the rows to fit on."""
 
@@ -28,7 +29,7 @@ def closed_formula_gib(asked: TrainingJob, target: Target) -> float | None:
     layer, hidden, degrees = asked.model.layers[0], asked.model.hidden, asked.parallelism
     if not isinstance(layer.mixer, Attention) or not isinstance(layer.feed_forward, DenseMLP):
         return None
-    if asked.model.expert_blocks or degrees.sharding is Sharding.PARAMETERS:
+    if asked.model.expert_blocks or degrees.sharding is Sharding.PARAMETERS or degrees.context > 1:
         return None
     mixer, ffn, layers = layer.mixer, layer.feed_forward, len(asked.model.layers)
     query = mixer.heads * mixer.head_dim / hidden
@@ -88,6 +89,9 @@ def _closed_formula(row: Row) -> float | None:
     try:
         asked, target = job(row)
     except (UnscorableError, InputError):
+        return None
+    # The formula is for the first stage; these logs are of the last one.
+    if row.source in LAST_STAGE_SOURCES and asked.parallelism.pipeline > 1:
         return None
     none = asked.recompute == Recompute() or asked.recompute.granularity is RecomputeGranularity.NONE
     return closed_formula_gib(asked, target) if none else None

@@ -7,6 +7,8 @@ import pytest
 from projector import catalog
 from tests.accuracy.evidence import measured_modes, memory_figures
 
+pytestmark = pytest.mark.xdist_group("scoring")
+
 
 def test_every_mode_that_was_measured_is_listed() -> None:
     assert catalog.measured_modes().keys() == measured_modes().keys()

@@ -139,7 +139,7 @@ def test_mem_07_offloaded_activations_leave_the_measured_peak() -> None:
     stages = memory_of(answer).stages
     assert [len(stage.layers) for stage in stages] == [9, 6]
     assert gib(stages[-1], PERSISTENT) == pytest.approx(4.9, rel=0.05)
-    assert gib(stages[-1], ALLOCATED) == pytest.approx(7.7, rel=0.25)
+    assert gib(stages[-1], ALLOCATED) == pytest.approx(7.7, rel=0.06)
 
 
 LAYOUTS = {

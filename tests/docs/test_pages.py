@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from docs import accuracy_page, conditions_reference, metrics_reference, readme
@@ -16,6 +17,7 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 PATH = re.compile(r"`((?:projector|operator|crds|charts|samples|tests|docs|images)/[\w./-]+)`")
 
 
+@pytest.mark.xdist_group("scoring")
 def test_the_accuracy_page_shows_what_the_engine_does_today() -> None:
     assert accuracy_page.PAGE.read_text(encoding="utf-8") == accuracy_page.render()
 

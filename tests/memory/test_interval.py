@@ -6,9 +6,9 @@ import pytest
 
 from projector import catalog
 from projector.job import LowPrecision, Parallelism, Precision, Recompute, RecomputeGranularity, Sharding, TrainingJob
-from projector.memory import project_memory
+from projector.memory import interval, project_memory
 from projector.parallelism import resolve
-from projector.projection import MemoryLevel, StageMemory
+from projector.projection import MemoryComponent, MemoryLevel, StageMemory
 from tests.layers.builders import DENSE, job, mixtral, model, target
 
 PLAIN = job(model((DENSE,) * 8))
@@ -67,3 +67,21 @@ def test_modes_whose_tensors_are_known_less_well_are_less_certain(asked: Trainin
         return counted.above_bytes / passing
 
     assert share(asked) > 2 * share(PLAIN)
+
+
+def test_the_allocator_is_uncertain_around_all_that_is_reserved_pools_of_other_streams_included() -> None:
+    """Gradients of FSDP2 lie in the reducing stream's pool at the loss: they are reserved and not allocated."""
+    stage = StageMemory(
+        stage=0,
+        layers=(),
+        parameters=0,
+        components=(
+            MemoryComponent(name="weights", level=MemoryLevel.ALLOCATED, size_bytes=1000),
+            MemoryComponent(name="gradients", level=MemoryLevel.RESERVED, size_bytes=100),
+        ),
+        device_bytes_lower=0,
+        device_bytes_upper=0,
+        peak_cause="",
+    )
+    found = interval.reserved(stage, 50, 1.14, 1.20)
+    assert (found.below_bytes, found.above_bytes) == (10, 50)

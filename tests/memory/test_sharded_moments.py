@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from projector import catalog
-from projector.job import Recompute, RecomputeGranularity, Target, TrainingJob
+from projector.job import Recompute, RecomputeGranularity, RecomputeMethod, Target, TrainingJob
 from projector.layers.shapes import shapes_of
 from projector.memory import project_memory
 from projector.memory.allocator import replays_of
@@ -17,6 +17,8 @@ from tests.cases.torchtitan import FULL, titan
 
 GIB = 2**30
 B200 = catalog.device("B200")
+EVERY_OTHER = Recompute(granularity=RecomputeGranularity.FULL, layer_ids=tuple(range(0, 32, 2)))
+FIRST_HALF = Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.BLOCK, layers=16)
 BY_OPERATION = Recompute(granularity=RecomputeGranularity.OPERATIONS)
 
 
@@ -63,6 +65,8 @@ JOBS = {
     "loss": ({"sequence": 8192}, 8, "loss"),
     "loss, full recomputation": ({"sequence": 8192, "recompute": FULL}, 8, "loss"),
     "loss, recomputation by operation": ({"micro": 4, "sequence": 2048, "recompute": BY_OPERATION}, 8, "loss"),
+    "loss, every other layer again": ({"sequence": 8192, "recompute": EVERY_OTHER}, 8, "loss"),
+    "loss, half of the layers again": ({"sequence": 8192, "recompute": FIRST_HALF}, 8, "loss"),
     "short": ({}, 8, "reduction of the root group"),
     "short, full recomputation": ({"recompute": FULL}, 8, "reduction of the root group"),
     "short, weights stay whole": ({"devices": 64, "reshards": False, "recompute": FULL}, 64, "reduction of a layer"),

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from projector.memory import count_parameters, project_memory, saved_activations
+from projector.memory import count_parameters, interval, project_memory, saved_activations
 from projector.projection import MemoryLevel, Projection
 from projector.report.text import report
 from tests.bench.layouts import distinct
@@ -113,8 +113,10 @@ def test_the_printed_parts_of_the_interval_add_up_to_it(margin: float) -> None:
     for answer in answers():
         assert answer.memory is not None
         worst = answer.memory.worst
-        upper = round(worst.device_bytes_upper * (1 + margin))
-        stages = [replace(each, device_bytes_upper=upper) if each is worst else each for each in answer.memory.stages]
+        kept_free = interval.margin(worst.device_bytes, worst.uncertainties, margin)
+        upper = worst.device_bytes_upper + kept_free.above_bytes
+        wider = replace(worst, device_bytes_upper=upper, uncertainties=(*worst.uncertainties, kept_free))
+        stages = [wider if each is worst else each for each in answer.memory.stages]
         printed = report(replace(answer, memory=replace(answer.memory, stages=tuple(stages))))
         block = lines_of(printed, f"Interval of stage {worst.stage}, GiB")
         rows = [[float(cell.replace(",", "")) for cell in line.split()[-2:]] for line in block]

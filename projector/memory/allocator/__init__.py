@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from projector.catalog import Device
 from projector.job import Dialect, RecomputeGranularity, Schedule, Sharding, TrainingJob
+from projector.layers import uniform_group
 from projector.layers.shapes import Shapes
 from projector.parallelism import Layout
 
@@ -64,7 +65,9 @@ def _in_buffers(job: TrainingJob, layout: Layout) -> bool:
 
 
 def _sharded(job: TrainingJob, layout: Layout) -> bool:
-    """FSDP2 without pipeline stages and experts, and with an optimizer that has equal moments of every weight.
+    """FSDP2 without pipeline stages and experts, with layers that run again one by one, if at all.
+
+    Its optimizer has equal moments of every weight.
 
     What routing and grouped products make on the way in eager PyTorch is described in sum, not tensor by tensor.
     """
@@ -73,4 +76,5 @@ def _sharded(job: TrainingJob, layout: Layout) -> bool:
     optimizer = job.optimizer
     moments = not (optimizer.block_elements or optimizer.factored or optimizer.exempt_classes)
     plain = job.adapters is None and not job.offload.modules and not job.model.expert_blocks and moments
-    return sharded and plain and layout.pipeline == 1
+    single = uniform_group(job.recompute) == 1
+    return sharded and plain and single and layout.pipeline == 1

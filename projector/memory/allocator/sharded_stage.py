@@ -29,12 +29,17 @@ class ShardedReplays:
         self._job, self._layout, self._shapes = job, layout, shapes
         self._chunk = described_stages(job, layout)[0][0]
         self._content = StageContents(job, layout, shapes, device).of([self._chunk])
-        self._tapes: dict[int, tuple[Operations, Tape]] = {}
+        self._tapes: dict[tuple[int, bool], tuple[Operations, Tape]] = {}
+        self._layers = [
+            Unit(weights=self._weights(layer), tape=self._layer(layer, again=again))
+            for layers, again in recomputation_groups(self._chunk, job.recompute)
+            for layer in layers
+        ]
 
     def steps(self, stage: int) -> int:  # noqa: ARG002 - one stage
         """Allocations and frees of a replay, about."""
         count = min(MICRO_BATCHES, self._layout.micro_batches)
-        tapes = [self._layer(layer) for layer in self._chunk.layers]
+        tapes = [unit.tape for unit in self._layers]
         return ITERATIONS * count * sum(len(tape.forward) + len(tape.backward) + STEPS_PER_LAYER for tape in tapes)
 
     def play(self, stage: int, *, ranks: int) -> Peaks:  # noqa: ARG002 - one stage, and equal ranks
@@ -42,16 +47,17 @@ class ShardedReplays:
         job, precision = self._job, self._job.precision
         played = (WEIGHTS, GRADIENTS, STATE, PLACEHOLDERS)
         moments = (precision.first_moment_bytes, precision.second_moment_bytes)
-        resident = 0.0 if job.optimizer.offload_shards else 1 - job.optimizer.offload_fraction
+        here = not job.optimizer.offload_shards
+        resident = here * (1 - job.optimizer.offload_fraction)
         model = ShardedModel(
             first=self._unit(self._chunk.embedding),
-            layers=tuple(Unit(weights=self._weights(layer), tape=self._layer(layer)) for layer in self._chunk.layers),
+            layers=tuple(self._layers),
             last=self._unit(self._chunk.output),
             widths=Widths(
-                shard=precision.weight_bytes,
+                shard=here * precision.weight_bytes,
                 gathered=precision.gathered_bytes,
                 reduced=precision.reduced_bytes,
-                gradient=precision.gradient_bytes,
+                gradient=here * precision.gradient_bytes,
                 moments=tuple(resident * width for width in moments if width),
             ),
             micro_batches=min(MICRO_BATCHES, self._layout.micro_batches),
@@ -73,21 +79,18 @@ class ShardedReplays:
             if weight.trainable and not weight.shared
         )
 
-    def _layer(self, layer: Operations) -> Tape:
-        known = self._tapes.get(id(layer))
+    def _layer(self, layer: Operations, *, again: bool) -> Tape:
+        """The tape of a layer, which may run `again` in backward."""
+        known = self._tapes.get((id(layer), again))
         if known is None:
-            known = self._tapes[id(layer)] = layer, self._recorded(layer)
+            known = self._tapes[id(layer), again] = layer, self._recorded(layer, again=again)
         return known[1]
 
-    def _recorded(self, layer: Operations) -> Tape:
+    def _recorded(self, layer: Operations, *, again: bool) -> Tape:
         recompute = self._job.recompute
         tape = record(layer, self._shapes, recomputed_modules(recompute))
-        match recompute.granularity:
-            case RecomputeGranularity.OPERATIONS:
-                compiled = self._job.software.compiled_layers
-                outputs = kept_outputs(layer, products=recompute.keeps_products, compiled=compiled)
-                return checkpointed(tape, [size for pair in outputs for size in pair], self._shapes.residual_bytes)
-            case RecomputeGranularity.FULL if all(again for _, again in recomputation_groups(self._chunk, recompute)):
-                return checkpointed(tape, (), self._shapes.residual_bytes)
-            case _:
-                return tape
+        if recompute.granularity is RecomputeGranularity.OPERATIONS:
+            compiled = self._job.software.compiled_layers
+            outputs = kept_outputs(layer, products=recompute.keeps_products, compiled=compiled)
+            return checkpointed(tape, [size for pair in outputs for size in pair], self._shapes.residual_bytes)
+        return checkpointed(tape, (), self._shapes.residual_bytes) if again else tape

@@ -30,7 +30,8 @@ MOST_RANKS = 8
 
 
 UNEVEN = (0.85, 0.95, 1.05, 1.15, 1.25)
-"""Rows of a device's experts over the balanced share, in turn, where the router decides them."""
+"""Rows of a device's experts over the balanced share, in turn, where the router decides them. An estimate:
+Megatron-LM's functional tests (d98e8a64) show 1.1 to 2.3 for the busiest device of the first steps; the mean is 1."""
 UNEVEN_ITERATIONS = 3
 """Iterations played where passes differ, after which little is added."""
 

@@ -33,10 +33,9 @@ def section(memory: MemoryProjection) -> str:
 
 def _interval(stage: StageMemory) -> str:
     """What the interval of a stage is made of."""
-    below = [*(each.below_bytes for each in stage.uncertainties), 0]
+    below = [each.below_bytes for each in stage.uncertainties]
     above = [each.above_bytes for each in stage.uncertainties]
-    above.append(stage.device_bytes_upper - stage.device_bytes - sum(above))
-    names = [*(each.name for each in stage.uncertainties), "safety margin"]
+    names = [each.name for each in stage.uncertainties]
     figures = zip(names, adding_up(below, GIB), adding_up(above, GIB), strict=True)
     rows = [(f"Interval of stage {stage.stage}, GiB", "less", "more")]
     rows += [(f"  {name}", f"{less:,.2f}", f"{more:,.2f}") for name, less, more in figures if less or more]
