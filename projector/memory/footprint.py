@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
+from projector.identity import remembered
 from projector.layers import is_recomputed
 from projector.memory.delayed import waiting_gradients, waiting_inputs
-from projector.memory.identity import Operations, remembered
-from projector.operations import Operation
+from projector.operations import Operation, Operations
 
 LOSS = "loss"
 """Component whose saved tensors no weight gradient reads."""

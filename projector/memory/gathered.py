@@ -12,10 +12,11 @@ PyTorch's FSDP, which accelerate and the Trainer of Hugging Face use; DeepSpeed 
 
 from collections.abc import Sequence
 
+from projector.identity import remembered
 from projector.job import ZERO_STAGES, Dialect, Sharding, TrainingJob
-from projector.memory.identity import Operations, remembered
 from projector.memory.parameters import trained_parameters
 from projector.memory.stages import ChunkOperations, Run
+from projector.operations import Operations
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel
 

@@ -26,9 +26,9 @@ from projector.memory.gathered import (
     local_gradients,
     shard_elements,
 )
-from projector.memory.identity import Operations
 from projector.memory.persistent import GRADIENTS
 from projector.memory.stages import ChunkOperations, Footprints
+from projector.operations import Operations
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from projector.identity import remembered
 from projector.job import ZERO_STAGES, Optimizer, ParameterClass, Precision, Sharding, TrainingJob
-from projector.memory.identity import Operations, remembered
 from projector.memory.stages import ChunkOperations, distinct_parts
-from projector.operations import Held, Operation, Weight
+from projector.operations import Held, Operation, Operations, Weight
 from projector.parallelism import Layout
 
 SUM_BYTES = 4

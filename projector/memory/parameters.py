@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from projector.identity import remembered
 from projector.job import TrainingJob
 from projector.layers import ADAPTERS
-from projector.memory.identity import Operations, remembered
 from projector.memory.stages import ChunkOperations, described_stages, distinct_parts
-from projector.operations import Held, Operation, Weight, held_by
+from projector.operations import Held, Operation, Operations, Weight, held_by
 from projector.parallelism import Layout
 from projector.projection import ComponentParameters, ParameterCounts, StageComponent
 

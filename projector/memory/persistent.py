@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from projector.catalog import Device
+from projector.identity import remembered
 from projector.job import Dialect, ExpertBackend, LowPrecision, PositionKind, Precision, Sharding, TrainingJob
 from projector.layers import ADAPTERS
 from projector.layers.dispatch import gather_buffer_bytes
 from projector.layers.shapes import Shapes
 from projector.memory.gathered import gradients_appear
-from projector.memory.identity import Operations, remembered
 from projector.memory.optimizer_state import State, divided
 from projector.memory.parameters import stage_parameters, trained_parameters
 from projector.memory.stages import ChunkOperations, distinct_parts
-from projector.operations import Held
+from projector.operations import Held, Operations
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from types import MappingProxyType
 
+from projector.identity import remembered
 from projector.job import DecoderLayer, Dialect, MixtureOfExperts, Recompute, RecomputeGranularity, TrainingJob
 from projector.job.architecture import runs_of
 from projector.layers import (
@@ -21,8 +22,7 @@ from projector.layers.decoder import shaped_layer, shaped_prediction
 from projector.layers.ends import shaped_embedding, shaped_output
 from projector.layers.shapes import Shapes, shapes_of
 from projector.memory.footprint import Footprint, joined, layer_footprint, recomputed, summed
-from projector.memory.identity import Operations, remembered
-from projector.operations import Weight
+from projector.operations import Operations, Weight
 from projector.parallelism import Chunk, Layout, Stage
 
 RECOMPUTED = "recomputed layers"

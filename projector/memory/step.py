@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from projector.identity import remembered
 from projector.job import OptimizerKind, Sharding, TrainingJob
-from projector.memory.identity import Operations, remembered
 from projector.memory.optimizer_state import divided
 from projector.memory.stages import ChunkOperations, distinct_parts
-from projector.operations import Held
+from projector.operations import Held, Operations
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel
 

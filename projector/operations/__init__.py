@@ -21,6 +21,10 @@ from projector.operations.work import (
     Work,
 )
 
+Operations = tuple[Operation, ...]
+"""A part of a model chunk: a layer, or what stands before the first or behind the last. Equal layers share one list
+(`projector.layers.decoder`), so that what is derived of a list is remembered by its identity."""
+
 __all__ = [
     "NO_PARAMETERS",
     "AttentionKernel",
@@ -33,6 +37,7 @@ __all__ = [
     "Held",
     "LinearShape",
     "Operation",
+    "Operations",
     "SavedTensor",
     "Split",
     "Weight",

@@ -92,8 +92,8 @@ def order(  # noqa: PLR0913 - what decides an order
 ) -> Order:
     """The order of a schedule; interleaving takes micro batches in groups of `group`, or one per stage.
 
-    `passes` matter to `ADAPTIVE` schedules alone, which without
-    them plan for passes of one length and `PENDING_PER_STAGE` micro batches in memory.
+    `passes` matter to `ADAPTIVE` schedules alone. Without them such a schedule plans for passes of one length and
+    `PENDING_PER_STAGE` micro batches in memory.
 
     Raises `LayoutImpossible` when the number of chunks does not suit the schedule, `BatchIndivisible` when the number
     of micro batches does not.

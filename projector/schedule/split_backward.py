@@ -72,9 +72,9 @@ class _Rank:
 def heuristic(pipeline: int, micro_batches: int, passes: Passes) -> tuple[RankOrder, ...]:
     """The automatic schedule of arXiv 2401.10241, section 3.1.
 
-    A rank runs forwards until its first backward arrives, as far as memory allows; from then on
-    forward and backward in turn, a waiting `W` wherever the next input has not arrived or memory is full, and the
-    remaining ones at the end. It is simulated step by step, so that no two ranks can wait for each other.
+    A rank runs forwards until its first backward arrives, as far as memory allows. From then on it runs forward and
+    backward in turn, and a waiting `W` wherever the next input has not arrived or memory is full; the remaining `W`
+    come at the end. The run is simulated step by step, so that no two ranks can wait for each other.
     """
     ranks = [_Rank() for _ in range(pipeline)]
     time = 0

@@ -8,8 +8,8 @@ the choice lies in code that only a CUDA build of torch has.
 import contextlib
 import gc
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any, Self, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import torch
@@ -18,8 +18,8 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-Tensor: TypeAlias = Any
-"""torch is not followed by the type checker."""
+from tests.layers.saved import Tensor, place
+
 FLASH_RANDOM_BYTES, EFFICIENT_RANDOM_BYTES = 16 + 8, 8 + 8
 """State of the random generator that torch's kernels keep of a call, whether they drop anything or not; no GPU's
 allocator gives less than 512 B for it, and the engine leaves it out."""
@@ -66,37 +66,6 @@ def fake_gpu() -> Iterator[None]:
         torch.device("cuda"),
     ):
         yield
-
-
-def place(tensor: Tensor) -> int:
-    """Identity of a tensor's storage; without content it has no address."""
-    identity: int = tensor.untyped_storage()._cdata  # noqa: SLF001 - the public address is that of content
-    return identity
-
-
-class Saved:
-    """Distinct storages that autograd saves of what runs inside, those of `others` not counted."""
-
-    def __init__(self, others: Iterable[Tensor]) -> None:
-        self._others = {place(tensor) for tensor in others}
-        self._kept: dict[int, Tensor] = {}
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
-
-    def _pack(self, tensor: Tensor) -> Tensor:
-        if place(tensor) not in self._others:
-            self._kept[place(tensor)] = tensor
-        return tensor
-
-    def __enter__(self) -> Self:
-        self._hooks.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._hooks.__exit__(*error)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(tensor.untyped_storage().nbytes() for tensor in self._kept.values())
 
 
 class Alive(TorchDispatchMode):  # type: ignore[misc]

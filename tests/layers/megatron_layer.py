@@ -22,7 +22,8 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import distributed
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from tests.layers.fake_gpu import Saved, Tensor, fake_gpu
+from tests.layers.fake_gpu import fake_gpu
+from tests.layers.saved import Saved, Tensor
 
 BATCH, SEQUENCE = 2, 4096
 LLAMA: dict[str, Any] = {

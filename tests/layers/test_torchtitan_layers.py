@@ -16,7 +16,8 @@ from projector.layers import layer_operations
 from projector.parallelism import resolve
 from tests.cases.torchtitan import titan
 from tests.layers.builders import target
-from tests.layers.fake_gpu import EFFICIENT_RANDOM_BYTES, FLASH_RANDOM_BYTES, Saved, fake_gpu
+from tests.layers.fake_gpu import EFFICIENT_RANDOM_BYTES, FLASH_RANDOM_BYTES, fake_gpu
+from tests.layers.saved import Saved
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 BATCH, SEQUENCE = 2, 4096

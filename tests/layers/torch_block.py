@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from tests.layers.torch_layer import Keeps
+from tests.layers.saved import Saved
 
 BATCH, SEQUENCE, HIDDEN, HEADS, GROUPS, WIDTH, FFN, VOCABULARY = 2, 64, 64, 4, 2, 16, 112, 500
 TOKENS = BATCH * SEQUENCE
@@ -125,7 +125,7 @@ def kept_by_torch(*, compiles: bool, norms: bool = False, repeats: bool = False,
     block = Block(norms=norms, repeats=repeats).bfloat16()
     module = ByOperation(block) if by_operation else block
     x, table = inputs()
-    with Keeps(block.parameters()) as keeps:
+    with Saved(block.parameters()) as keeps:
         result = (compiled(module) if compiles else module)(x, table)
     result.sum().backward()
     return keeps.size_bytes - ROTARY_TABLE_BYTES
@@ -156,7 +156,7 @@ def loss_kept_by_torch(*, compiles: bool) -> int:
 
     logits = torch.randn(BATCH, SEQUENCE, VOCABULARY, dtype=torch.bfloat16, requires_grad=True)
     labels = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE))
-    with Keeps((labels,)) as keeps:
+    with Saved((labels,)) as keeps:
         result = (compiled(loss) if compiles else loss)(logits, labels)
     result.backward()
     return keeps.size_bytes
@@ -174,7 +174,7 @@ def weighted_by_torch(*, compiles: bool) -> float:
     rows, weight = (torch.randn(shape, dtype=torch.bfloat16) for shape in ((TOKENS, 8), (8, HIDDEN)))
     scores = torch.rand(TOKENS, 1)
     inputs = [each.requires_grad_() for each in (rows, weight, scores)]
-    with Keeps(inputs) as keeps:
+    with Saved(inputs) as keeps:
         result = (compiled(weighted) if compiles else weighted)(*inputs)
     result.sum().backward()
     return keeps.size_bytes / (TOKENS * HIDDEN)

@@ -1,42 +1,13 @@
 """A small decoder layer with frozen weights and adapters, run by torch: what autograd really keeps of it."""
 
-from collections.abc import Iterable
-from typing import Any, Self, TypeAlias
+from typing import Any
 
 import torch
 
 from projector.job import LowRankAdapters
+from tests.layers.saved import Saved, Tensor
 
 HIDDEN, HEADS, GROUPS, WIDTH, FFN, TOKENS = 64, 4, 2, 16, 96, 32
-Tensor: TypeAlias = Any
-"""torch is not followed by the type checker."""
-
-
-class Keeps:
-    """Distinct storages that autograd keeps of what runs inside, weights not counted."""
-
-    def __init__(self, weights: Iterable[Tensor]) -> None:
-        self._weights = {weight.untyped_storage().data_ptr() for weight in weights}
-        self._kept: dict[int, Tensor] = {}
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
-
-    def _pack(self, tensor: Tensor) -> Tensor:
-        place = tensor.untyped_storage().data_ptr()
-        if place not in self._weights:
-            # Held, so that no other tensor takes its place.
-            self._kept[place] = tensor
-        return tensor
-
-    def __enter__(self) -> Self:
-        self._hooks.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._hooks.__exit__(*error)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(tensor.untyped_storage().nbytes() for tensor in self._kept.values())
 
 
 class SwiGLU(torch.autograd.Function):  # type: ignore[misc]
@@ -101,7 +72,7 @@ def kept_by_torch(options: LowRankAdapters) -> int:
     attention, feed_forward = (
         torch.randn(TOKENS, HIDDEN, dtype=torch.bfloat16, requires_grad=True).clone() for _ in range(2)
     )
-    with Keeps(weight for linear in linears.values() for weight in linear.weights) as keeps:
+    with Saved(weight for linear in linears.values() for weight in linear.weights) as keeps:
         attended = linears["linear_proj"](FlashAttention.apply(linears["linear_qkv"](attention)))
         passed = linears["linear_fc2"](SwiGLU.apply(linears["linear_fc1"](feed_forward)))
     assert attended.requires_grad

@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_leaves
 
 from projector.job import TrainingJob
 from tests.config.huggingface.builders import load
-from tests.layers.fake_gpu import EFFICIENT_RANDOM_BYTES, FLASH_RANDOM_BYTES, Alive, Saved, Tensor, fake_gpu
+from tests.layers.fake_gpu import EFFICIENT_RANDOM_BYTES, FLASH_RANDOM_BYTES, Alive, fake_gpu
+from tests.layers.saved import Saved, Tensor
 
 BATCH, SEQUENCE = 2, 4096
 FSDP = {"distributed_type": "FSDP", "mixed_precision": "bf16", "fsdp_config": {}}

@@ -14,11 +14,10 @@ from typing import NamedTuple
 from projector.memory.allocator.caching import Block, CachingAllocator
 from projector.memory.allocator.iterations import Peaks
 from projector.memory.allocator.tape import GRADIENT, INPUT, INPUT_GRADIENT, MAIN, OUTPUT, Tape, play_steps
+from projector.memory.gathered import REDUCE_INPUTS
 
 GATHER, REDUCE = 2, 3
 """Streams of all-gather and reduce-scatter."""
-REDUCE_INPUTS = 2
-"""Inputs of reduce-scatter that are alive at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

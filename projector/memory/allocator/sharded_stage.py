@@ -10,9 +10,9 @@ from projector.memory.allocator.settings import allocator_of
 from projector.memory.allocator.sharded import ShardedModel, ShardedWeight, Unit, Widths, checkpointed, play_sharded
 from projector.memory.allocator.tape import Tape
 from projector.memory.content import StageContents
-from projector.memory.identity import Operations
 from projector.memory.persistent import GRADIENTS, PLACEHOLDERS, STATE, WEIGHTS
 from projector.memory.stages import described_stages, recomputation_groups
+from projector.operations import Operations
 from projector.parallelism import Layout
 
 MICRO_BATCHES = 2

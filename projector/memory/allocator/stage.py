@@ -14,10 +14,10 @@ from projector.memory.allocator.settings import allocator_of
 from projector.memory.allocator.startup import parameters, startup
 from projector.memory.allocator.tape import Tape, recomputed
 from projector.memory.content import StageContents
-from projector.memory.identity import Operations
 from projector.memory.persistent import GRADIENTS, PLACEHOLDERS, STATE, WEIGHTS, placeholders
 from projector.memory.routing import routing_decides
 from projector.memory.stages import ChunkOperations, described_stages, recomputation_groups
+from projector.operations import Operations
 from projector.parallelism import Layout
 from projector.schedule import order
 
