@@ -7,7 +7,7 @@ by the node's own links, whichever is slower, and each hop adds latency.
 """
 
 from bisect import bisect_left
-from math import exp, log
+from math import exp, log, log2
 from typing import NamedTuple
 
 from projector.catalog import CollectiveCurve, Device, HardwareOverrides, LinkKind
@@ -30,6 +30,11 @@ _LINK_EFFICIENCY = 0.7
 """Share of a node's links that collectives reach where no curve was measured: 317 of 448 GB/s on MI300X."""
 _PAIR_EFFICIENCY = 0.75
 """Share of the links between two devices that one transfer reaches: 48 of 64 GB/s on MI3xx (ROCm/cvs)."""
+_TREE_SECONDS = 20e-6
+"""Time of an all-reduce of a few numbers inside a node (prior, floors of measured collectives)."""
+_TREE_STEP_SECONDS = 60e-6
+"""What each doubling of the nodes adds to it (prior, from the growth of NVIDIA/dgxc-benchmarking's FP8 ladders over
+those in bf16, 8 to 2,048 H100)."""
 _DEFAULT_LATENCY_SECONDS = 25e-6
 """Fixed time of a collective where neither a curve nor a figure of the device states one: an estimate; floors are
 10-30 us."""
@@ -64,6 +69,7 @@ class Network:
         self._overrides = overrides or HardwareOverrides()
         self._domain = max(devices_per_node, (device.intra_node and device.intra_node.domain_devices) or 1)
         self._devices_per_node = devices_per_node
+        self._hosts = self._domain // devices_per_node
         mesh = device.intra_node is not None and device.intra_node.kind is LinkKind.MESH
         self._mesh = mesh if self._overrides.mesh is None else self._overrides.mesh
 
@@ -83,6 +89,10 @@ class Network:
             return self._all_to_all_across(message_bytes, placement)
         return self._ring_across(kind, message_bytes, placement)
 
+    def reduced_numbers_seconds(self, devices: int) -> float:
+        """Seconds of an all-reduce of a few numbers over `devices` that fill their nodes, which takes trees."""
+        return _TREE_SECONDS + _TREE_STEP_SECONDS * log2(max(1.0, devices / self._devices_per_node))
+
     def pair_seconds(self, message_bytes: float, *, crosses_nodes: bool) -> float:
         """Seconds of a transfer between two devices."""
         if crosses_nodes:
@@ -96,6 +106,10 @@ class Network:
             rate = link.bytes_per_second * self._node_scale()
         efficiency = self._overrides.pair_efficiency or _PAIR_EFFICIENCY
         return _PAIR_LATENCY_SECONDS + message_bytes / (rate * efficiency)
+
+    def domain_of(self, device: int) -> int:
+        """Number of the domain of fast links, a node or a rack of NVLink hosts, that the device of the job lies in."""
+        return device // (self._hosts * self._devices_per_node)
 
     def interface_rate(self, *, paired: bool = False) -> float:
         """Bytes per second that one device reaches over the network."""
@@ -129,13 +143,12 @@ class Network:
 
     def _by_domain(self, placement: Placement) -> Placement:
         """The placement with every domain of fast links, a rack of NVLink hosts say, counted as one node."""
-        hosts = self._domain // self._devices_per_node
-        if hosts <= 1 or placement.nodes == 1:
+        if self._hosts <= 1 or placement.nodes == 1:
             return placement
         return Placement(
             size=placement.size,
-            ranks_per_node=min(placement.size, placement.ranks_per_node * hosts),
-            nodes=-(-placement.nodes // hosts),
+            ranks_per_node=min(placement.size, placement.ranks_per_node * self._hosts),
+            nodes=-(-placement.nodes // self._hosts),
         )
 
     def _inside(self, kind: CollectiveKind, message_bytes: float, size: int) -> float:

@@ -106,6 +106,11 @@ class Precision:
     """Weights are kept in the low-precision format (fp8 primary weights)."""
 
     @property
+    def exchanges_scales(self) -> bool:
+        """Ranks agree on largest values after every pass, from which delayed scaling takes its next scales."""
+        return self.delayed_scaling and self.low_precision is LowPrecision.FP8
+
+    @property
     def gathered_bytes(self) -> int:
         """Bytes of a weight, and of its gradient, while full sharding holds it whole: FSDP2 casts before it gathers.
 

@@ -155,7 +155,7 @@ def _collectives(layer: Linear, shapes: Shapes) -> tuple[tuple[Work, ...], tuple
     message = shapes.element * shapes.tokens * layer.inputs
     if not shapes.sequence_parallel:
         return (), (_tensor(CollectiveKind.ALL_REDUCE, message),), ()
-    gather = (_tensor(CollectiveKind.ALL_GATHER, message),)
+    gather = (_gather(shapes.tokens * layer.inputs, layer, shapes),)
     return gather, (_tensor(CollectiveKind.REDUCE_SCATTER, message),), gather
 
 
@@ -166,7 +166,19 @@ def _row_collectives(layer: Linear, shapes: Shapes) -> tuple[tuple[Work, ...], t
     message = shapes.element * shapes.tokens * layer.outputs
     if not shapes.sequence_parallel:
         return (_tensor(CollectiveKind.ALL_REDUCE, message),), ()
-    return (_tensor(CollectiveKind.REDUCE_SCATTER, message),), (_tensor(CollectiveKind.ALL_GATHER, message),)
+    gather = _gather(shapes.tokens * layer.outputs, layer, shapes)
+    return (_tensor(CollectiveKind.REDUCE_SCATTER, message),), (gather,)
+
+
+def _gather(elements: int, layer: Linear, shapes: Shapes) -> Collective:
+    """All-gather of a sequence-parallel input or gradient.
+
+    Transformer Engine quantises a rank's share before it gathers (`gather_along_first_dim` with a quantizer, called by
+    module/linear.py and module/layernorm_linear.py, 2.x).
+    """
+    quantised = layer.low_precision and shapes.low_precision is not None and shapes.transformer_engine
+    width = shapes.linear_input_bytes if quantised else shapes.element
+    return _tensor(CollectiveKind.ALL_GATHER, round(width * elements))
 
 
 def _scatters(layer: Linear, shapes: Shapes) -> bool:

@@ -35,6 +35,9 @@ RECOMPUTE = "recomputation"
 HOST = "host-bound launches"
 """Waterfall part of time in which the device waits for the host."""
 
+SCALES = "exchange of scaling factors"
+"""Waterfall part of delayed scaling's all-reduce of largest values."""
+
 CallKey: TypeAlias = tuple[Group, CollectiveKind]
 
 

@@ -173,10 +173,10 @@ def _transfers(job: TrainingJob, layout: Layout, costs: CostModel) -> tuple[floa
         return (0.0,)
     message = shapes_of(job, layout).residual_bytes
     step = layout.world // layout.pipeline
-    nodes = [rank * step // layout.devices_per_node for rank in range(layout.pipeline)]
+    domains = [costs.network.domain_of(rank * step) for rank in range(layout.pipeline)]
     crosses = [
-        node != following or step >= layout.devices_per_node
-        for node, following in zip(nodes, (*nodes[1:], nodes[0]), strict=True)
+        domain != following or costs.network.domain_of(step) > 0
+        for domain, following in zip(domains, (*domains[1:], domains[0]), strict=True)
     ]
     return tuple(costs.network.pair_seconds(message, crosses_nodes=crossing) for crossing in crosses)
 

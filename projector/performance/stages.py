@@ -19,7 +19,7 @@ from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, O
 from projector.parallelism import Chunk, Layout
 from projector.performance.data_parallel import Communicator, sharded_layer
 from projector.performance.host import launch_seconds
-from projector.performance.passes import HOST, NOTHING, RECOMPUTE, PassTime, pass_time
+from projector.performance.passes import HOST, NOTHING, RECOMPUTE, SCALES, PassTime, pass_time
 from projector.schedule import ChunkDurations
 
 
@@ -112,7 +112,19 @@ class BlockTimes:
             blocks += [self.multi_token_prediction()] * chunk.mtp_layers
         if chunk.output:
             blocks.append(self.output())
-        return BlockTime(name="chunk").plus(blocks).host_bound()
+        return BlockTime(name="chunk").plus([*blocks, *self._scaling(chunk)]).host_bound()
+
+    def _scaling(self, chunk: Chunk) -> list[BlockTime]:
+        """Exchange of the largest values that delayed scaling needs, once behind each pass of a chunk.
+
+        All ranks of a stage take part (Transformer Engine fp8.py `reduce_and_update_fp8_tensors`, Megatron-LM
+        parallel_state.py `get_amax_reduction_group`).
+        """
+        if not (chunk.layer_ids and self._job.precision.exchanges_scales):
+            return []
+        seconds = self._costs.network.reduced_numbers_seconds(self._layout.world // self._layout.pipeline)
+        exchange = PassTime(parts={SCALES: seconds})
+        return [BlockTime(name="scales", forward=exchange, backward_input=exchange)]
 
     def layer(self, layer: DecoderLayer, *, recomputed: bool) -> BlockTime:
         """Time of a decoder layer, all of it recomputed or what selective recomputation says."""

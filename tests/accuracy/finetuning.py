@@ -69,5 +69,10 @@ def layout(row: Row) -> Mapping[str, Any]:
 
 
 def overlaps_tensor_parallel(row: Row) -> bool:
-    """NeMo's recipes overlap it, but for those of adapters (`tp_comm_overlap=False`); the submissions do again."""
+    """NeMo's recipes overlap it, but for those of adapters (`tp_comm_overlap=False`); the submissions do again.
+
+    So do those of Megatron-Bridge, but for NVFP4 (scripts/performance/configs/llama/llama31_llm_pretrain.py, 0013c9a8).
+    """
+    if row.framework.startswith("Megatron-Bridge"):
+        return row.train.get("precision") != "nvfp4"
     return row.framework.startswith("NeMo") and (not fine_tunes_adapters(row) or _submission(row))
