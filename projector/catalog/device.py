@@ -120,6 +120,9 @@ class Device:
     """Flash attention forward, bf16, causal work counted once (half of the square), head width 128."""
     attention_backward_tflops: float | None = None
     """Flash attention backward, counted as 2.5 times the forward FLOP."""
+    attention_backend_tflops: Mapping[str, float] = field(default_factory=dict)
+    """The same for kernel families that differ from the device's best: keys such as `triton-forward` and
+    `triton-backward`, by the values of `projector.job.AttentionBackend`."""
     latent_attention_factor: float | None = None
     """Latent attention (query width 192, value width 128) against the two rates above."""
     latent_attention_backward_tflops: float | None = None

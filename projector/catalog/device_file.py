@@ -52,6 +52,7 @@ _MAPPINGS = (
     "gemm_burst_tflops",
     "gemm_achievable_tflops",
     "grouped_gemm_tflops",
+    "attention_backend_tflops",
 )
 
 

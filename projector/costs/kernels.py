@@ -32,8 +32,7 @@ def attention_seconds(work: AttentionKernel, device: Device, dense: Callable[[Ge
     """Seconds of one attention kernel; `dense` costs the matrix products of unfused attention."""
     if not work.flash:
         return sum(dense(product) for product in _unfused_products(work))
-    name = "attention_backward_tflops" if work.backward else "attention_forward_tflops"
-    rate = figure(device, name) * TERA * training_factor(device)
+    rate = _attention_rate(work, device)
     if work.query_key_dim != work.value_dim:
         if work.backward and device.latent_attention_backward_tflops is not None:
             rate = device.latent_attention_backward_tflops * TERA * training_factor(device)
@@ -43,6 +42,14 @@ def attention_seconds(work: AttentionKernel, device: Device, dense: Callable[[Ge
         rate *= (work.value_dim / _REFERENCE_HEAD) ** _HEAD_EXPONENT
     workgroups = work.batch * work.heads * max(1.0, work.query_length / _QUERY_TILE) / figure(device, "compute_units")
     return work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + KERNEL_GAP_SECONDS
+
+
+def _attention_rate(work: AttentionKernel, device: Device) -> float:
+    """FLOP/s at the reference head width: of the kernel family where the device's differ, else of its usual one."""
+    direction = "backward" if work.backward else "forward"
+    family = device.attention_backend_tflops.get(f"{work.backend}-{direction}")
+    tflops = figure(device, f"attention_{direction}_tflops") if family is None else family
+    return tflops * TERA * training_factor(device)
 
 
 def _unfused_products(work: AttentionKernel) -> Iterator[Gemm]:

@@ -68,6 +68,9 @@ class Parallelism:
     degree); None where data parallelism takes what the cluster leaves."""
     reshard_after_forward: bool = True
     """Fully sharded weights are given up after forward and gathered again in backward; False keeps them whole."""
+    prefetches_layers: bool = True
+    """A fully sharded layer's weights are gathered, and its gradients scattered, while another layer computes; False
+    where each layer waits for its own, as Composer's FSDP does (llm-foundry)."""
     context_communication: str = "p2p"
     """How context parallelism exchanges keys and values: p2p, all_gather, a2a or a2a+p2p."""
 

@@ -36,6 +36,8 @@ class AttentionBackend(StrEnum):
     """NVIDIA cuDNN fused attention."""
     FLASH = "flash"
     """FlashAttention 2 and AMD's Composable Kernel or AOTriton: keeps a copy of the output when the layout differs."""
+    TRITON = "triton"
+    """Triton kernels of FlashAttention 1 with a bias on the scores (llm-foundry `attn_impl: triton`, ALiBi)."""
 
 
 class ExpertDispatch(StrEnum):

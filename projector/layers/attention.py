@@ -321,6 +321,7 @@ def _kernel(core: Core, shapes: Shapes, *, backward: bool) -> AttentionKernel:
         chunk=core.chunk,
         backward=backward,
         flash=shapes.software.flash_attention,
+        backend=shapes.software.attention_backend,
     )
 
 

@@ -87,6 +87,8 @@ class AttentionKernel:
     """The backward kernel: five products instead of two (FlashAttention-2, arXiv 2307.08691)."""
     flash: bool = True
     """Scores never reach memory."""
+    backend: str | None = None
+    """Family of flash kernels; None for the device's usual one."""
 
     @property
     def attended_pairs(self) -> float:

@@ -137,13 +137,13 @@ def scaled_exposure(call: PassTime, share: float) -> PassTime:
 
 
 def sharded_layer(
-    communicator: Communicator, held: Held, trained: Held, *, compute_seconds: float, backward: bool
+    communicator: Communicator, held: Held, trained: Held, *, hiding_seconds: float, backward: bool
 ) -> PassTime:
     """Weight gathering of one layer in one pass under full sharding, and gradient scattering in backward.
 
     `trained` are those of the parameters `held` that have gradients.
-    Prefetching hides it behind the compute of the neighbouring layer, which is equal: exposed is what exceeds it
-    (torch FSDP2 and Megatron-FSDP prefetch one layer).
+    Prefetching hides it behind the compute of the neighbouring layer, of `hiding_seconds`: exposed is what exceeds it
+    (torch FSDP2 and Megatron-FSDP prefetch one layer); 0 hides nothing.
     """
     precision = communicator.precision
     call = communicator.call(CollectiveKind.ALL_GATHER, held, element_bytes=precision.gathered_bytes, sharded=True)
@@ -156,6 +156,6 @@ def sharded_layer(
     total = call.seconds
     if not total:
         return call
-    exposed = max(0.0, total - compute_seconds)
+    exposed = max(0.0, total - hiding_seconds)
     exposed += _INTERFERENCE * (total - exposed)
     return scaled_exposure(call, exposed / total)

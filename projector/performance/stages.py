@@ -182,12 +182,7 @@ class BlockTimes:
         held = held_by(operations)
         if self._layout.sharding is Sharding.PARAMETERS:
             backward = backward_input.seconds + backward_weight.seconds
-            whole, communicator = held.plus(held_by(operations, frozen=True)), self._communicator
-            gathered = sharded_layer(communicator, whole, held, compute_seconds=forward.seconds, backward=False)
-            if not self._job.parallelism.reshard_after_forward:
-                # The first micro batch of a run gathers for all of them, and for their backward passes.
-                gathered, whole = gathered.scaled(1 / self._layout.run_micro_batches), NO_PARAMETERS
-            scattered = sharded_layer(communicator, whole, held, compute_seconds=backward, backward=True)
+            gathered, scattered = self._weight_traffic(operations, forward.seconds, backward)
             forward, backward_input = forward.plus(gathered), backward_input.plus(scattered)
         host_forward, host_backward = launch_seconds(
             operations, costs.device, self._modules, recomputed=recomputed or by_operation
@@ -207,3 +202,18 @@ class BlockTimes:
             host_forward_seconds=host_forward,
             host_backward_seconds=host_backward,
         )
+
+    def _weight_traffic(
+        self, operations: tuple[Operation, ...], forward_seconds: float, backward_seconds: float
+    ) -> tuple[PassTime, PassTime]:
+        """What full sharding adds to the passes of a layer that compute for so long."""
+        parallelism, communicator = self._job.parallelism, self._communicator
+        trained = held_by(operations)
+        whole = trained.plus(held_by(operations, frozen=True))
+        hidden = 1.0 if parallelism.prefetches_layers else 0.0
+        gathered = sharded_layer(communicator, whole, trained, hiding_seconds=hidden * forward_seconds, backward=False)
+        if not parallelism.reshard_after_forward:
+            # The first micro batch of a run gathers for all of them, and for their backward passes.
+            gathered, whole = gathered.scaled(1 / self._layout.run_micro_batches), NO_PARAMETERS
+        scattered = sharded_layer(communicator, whole, trained, hiding_seconds=hidden * backward_seconds, backward=True)
+        return gathered, scattered

@@ -30,6 +30,7 @@ from projector.job import (
     TrainingJob,
 )
 from projector.parallelism.batch import groups_suit
+from tests.accuracy import sharded
 from tests.accuracy.architecture import UnscorableError, architecture
 from tests.accuracy.experts import experts
 from tests.accuracy.finetuning import adapters, layout, overlaps_tensor_parallel
@@ -182,7 +183,7 @@ def _recompute(row: Row) -> Recompute:
         return Recompute(granularity=RecomputeGranularity.SELECTIVE, modules=tuple(modules))
     if _word(stated) == "full":
         return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
-    return Recompute()
+    return sharded.recompute(row) or Recompute()
 
 
 def _offload(row: Row) -> ActivationOffload:
@@ -249,7 +250,7 @@ def _software(row: Row) -> Software:
         rotary_fusion=row.source != CI_SOURCE,
         vocabulary_divisible_by=row.model.get("vocab_pad_multiple", 128),
     )
-    return replace(described, **primus(row), **torchtitan(row))
+    return replace(described, **primus(row), **torchtitan(row), **sharded.software(row))
 
 
 def _virtual_pipeline(row: Row, layers: int) -> int:
@@ -278,7 +279,7 @@ def _parallelism(row: Row, layers: int) -> Parallelism:
     if not {"tp", "pp"} <= columns.keys():
         raise UnscorableError("the source does not print the layout")
     shortened = _ends_count_as_layers(row, layers)
-    return Parallelism(
+    described = Parallelism(
         tensor=columns["tp"],
         pipeline=columns["pp"],
         virtual_pipeline=_virtual_pipeline(row, layers),
@@ -293,6 +294,7 @@ def _parallelism(row: Row, layers: int) -> Parallelism:
         shard_degree=columns.get("fsdp_shard"),
         context_communication=columns.get("cp_comm", "p2p"),
     )
+    return replace(described, **sharded.parallelism(row))
 
 
 def prints_global_batch(row: Row) -> bool:
