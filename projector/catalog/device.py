@@ -105,8 +105,6 @@ class Device:
     """Vendor's best case over shapes with a long warm-up (AMD's max-achievable FLOPS). Same keys, and fp16."""
     grouped_gemm_tflops: Mapping[str, float] = field(default_factory=dict)
     """Fused grouped GEMM of experts: keys `forward` and `backward`, bf16."""
-    grouped_gemm_call_seconds: float | None = None
-    """Least time of one expert's GEMM when experts run one by one; above the launch cost on AMD's looped path."""
     gemm_output_bytes_per_second: float | None = None
     """Rate at which a GEMM's operands and result pass memory, as a term that adds to the arithmetic."""
     training_factor: float | None = None

@@ -24,7 +24,6 @@ _SCALED = {
     "collective_latency_us": ("collective_latency_seconds", 1e-6),
     "collective_step_us": ("collective_step_seconds", 1e-6),
     "expert_dispatch_us": ("expert_dispatch_seconds", 1e-6),
-    "grouped_gemm_call_us": ("grouped_gemm_call_seconds", 1e-6),
     "step_overhead_ms": ("step_overhead_seconds", 1e-3),
     "training_factor": ("training_factor", 1.0),
     "idle_power_share": ("idle_power_share", 1.0),

@@ -17,7 +17,7 @@ class HostCosts:
     """Host seconds of one item of each kind; a GPU that waits for its host takes the sum over a layer's items."""
 
     name: str
-    """`x86` or `grace`."""
+    """`x86`, `x86-rocm` or `grace`."""
     kernel_forward_seconds: float
     """One torch operator that starts one kernel, in the forward pass."""
     kernel_backward_seconds: float

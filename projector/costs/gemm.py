@@ -99,11 +99,7 @@ def gemm_backend(name: str, device: Device) -> GemmBackend:
 
 
 def grouped_gemm_seconds(work: GroupedGemm, device: Device, dense: GemmBackend) -> float:
-    """Seconds of one GEMM per expert: one kernel for all, or one call after another.
-
-    A looped call cannot be shorter than its host work, which on AMD holds a search for the best kernel each time
-    (hipBLASLt pull request 1754: 115 us a query).
-    """
+    """Seconds of one GEMM per expert on the device: one kernel for all, or one call after another."""
     rows = max(1, round(work.m / work.groups))
     one = Gemm(
         m=work.n if work.weight_gradient else rows,
@@ -114,7 +110,7 @@ def grouped_gemm_seconds(work: GroupedGemm, device: Device, dense: GemmBackend) 
         low_precision=work.low_precision,
     )
     if not work.fused:
-        return work.groups * max(device.grouped_gemm_call_seconds or 0.0, dense(one))
+        return work.groups * dense(one)
     together = dense(Gemm(**{name: getattr(one, name) for name in Gemm.__dataclass_fields__} | {"batch": work.groups}))
     key = "backward" if work.weight_gradient else "forward"
     if key not in device.grouped_gemm_tflops:

@@ -10,10 +10,8 @@ from projector.catalog.host import HostCosts
 from projector.operations import (
     AttentionKernel,
     Collective,
-    CollectiveKind,
     ElementWise,
     Gemm,
-    Group,
     GroupedGemm,
     Work,
 )
@@ -27,8 +25,6 @@ def host_seconds(work: Work, host: HostCosts, device: Device, *, backward: bool)
             seconds = work.kernels * kernel
         case Collective():
             seconds = host.collective_seconds
-            if (work.group, work.kind) == (Group.EXPERT, CollectiveKind.ALL_TO_ALL):
-                seconds += host.synchronisation_seconds
         case AttentionKernel():
             seconds = kernel + (host.attention_backward_seconds if backward else host.attention_forward_seconds)
         case GroupedGemm():
@@ -36,6 +32,11 @@ def host_seconds(work: Work, host: HostCosts, device: Device, *, backward: bool)
         case Gemm():
             seconds = kernel
     return seconds
+
+
+def readbacks(work: Work) -> int:
+    """Times that the host waits for the device behind a piece of work."""
+    return work.readbacks if isinstance(work, ElementWise) else 0
 
 
 def linear_seconds(host: HostCosts, *, backward: bool) -> float:

@@ -146,6 +146,9 @@ class Software:
     input and the gradient of its logits (Megatron-LM `defer_embedding_wgrad_compute`); 0 for none."""
     graphed_modules: tuple[str, ...] = ()
     """Modules of each layer that run from CUDA graphs of Transformer Engine (Megatron-LM `cuda_graph_modules`)."""
+    host_factor: float = 1.0
+    """Time of the host's work over what the catalog says of its platform: 0.8 for a process that is bound to the cores
+    beside its GPU, above 1 for containers whose Python is slower; 0 for a host that never holds the device up."""
     eager_communicators: bool = False
     """Every process group makes its communicator at start (`device_id` given to init_process_group)."""
     vocabulary_divisible_by: int = 128

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts
+from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts, Software
 from projector.layers.attention import kept_input
 from projector.layers.blocks import (
     ACCUMULATE_BYTES_READ,
@@ -48,8 +48,20 @@ ROUTER_KERNELS_FORWARD, ROUTER_KERNELS_BACKWARD = 25, 12
 PERMUTE_PASSES = {True: (4, 4), False: (12, 17)}
 """Passes over the dispatched bytes, forward and backward, of dispatch and combine together, by `permute_fusion`. Priors
 counted on torch 2.x modules of Megatron-LM's form."""
-DISPATCH_KERNELS = {True: (17, 5), False: (27, 13)}
+DISPATCH_KERNELS = {
+    ExpertDispatch.ALL_TO_ALL: {True: (17, 5), False: (27, 13)},
+    ExpertDispatch.DEEPEP: {True: (18, 7), False: (52, 15)},
+    ExpertDispatch.ALL_GATHER: {True: (23, 14), False: (23, 14)},
+}
 """Launches of dispatch and combine together, forward and backward, by `permute_fusion` (priors, likewise)."""
+READBACKS = {
+    ExpertDispatch.ALL_TO_ALL: {True: 1, False: 3},
+    ExpertDispatch.DEEPEP: {True: 1, False: 5},
+    ExpertDispatch.ALL_GATHER: {True: 2, False: 2},
+}
+"""Times that the host waits for counts of tokens before it can send them (Megatron-LM token_dispatcher.py)."""
+SYNC_FREE_STAGE = 2
+"""Stage from which the host waits for nothing (AMD-AGI/Primus `turbo_sync_free_moe_stage`)."""
 _SHARED = Branch(prefix="mlp.shared_expert", component="shared_expert", module="shared_experts", lists_input=False)
 ROUTER_BYTES = 8 + 2 + 2
 """Kept per token and expert: two fp32 softmaxes, two masks and bf16 probabilities (Megatron-LM moe_utils.py)."""
@@ -169,9 +181,18 @@ def _expert_collective(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> 
 def _permutation(moe: MixtureOfExperts, shapes: Shapes, *, backward: bool) -> ElementWise:
     """One of the two permutations (dispatch, combine): half of their passes and launches."""
     fused = shapes.software.permute_fusion
-    passes, kernels = PERMUTE_PASSES[fused][backward], DISPATCH_KERNELS[fused][backward]
+    passes = PERMUTE_PASSES[fused][backward]
+    kernels = DISPATCH_KERNELS[shapes.software.expert_dispatch][fused][backward]
     moved = _dispatched_bytes(moe, shapes) * passes // 4
     return ElementWise(name="permute", bytes_read=moved, bytes_written=moved, kernels=-(-kernels // 2))
+
+
+def _readbacks(software: Software) -> int:
+    """Times that the host waits before tokens travel: never where their number is known beforehand."""
+    padded = software.expert_capacity_factor is not None and software.expert_capacity_padded
+    if padded or software.sync_free_stage >= SYNC_FREE_STAGE:
+        return 0
+    return READBACKS[software.expert_dispatch][software.permute_fusion]
 
 
 def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
@@ -184,10 +205,11 @@ def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
     copied = software.dialect is Dialect.PRIMUS_TURBO and software.expert_backend is not ExpertBackend.GROUPED_FUSED
     if copied and not software.permute_fusion and software.expert_dispatch is ExpertDispatch.ALL_TO_ALL:
         saves.append(SavedTensor(name="permuted_tokens", size_bytes=_dispatched_bytes(moe, shapes)))
+    sorting = replace(_permutation(moe, shapes, backward=False), readbacks=_readbacks(software))
     return Operation(
         name="mlp.dispatch",
         component="router",
-        forward=(_permutation(moe, shapes, backward=False), *_travel(moe, shapes, back=False)),
+        forward=(sorting, *_travel(moe, shapes, back=False)),
         backward_input=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=True)),
         saves=tuple(saves),
         scratch_forward_bytes=scratch.forward,

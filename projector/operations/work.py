@@ -122,6 +122,8 @@ class ElementWise:
     """Bytes written to device memory."""
     kernels: int = 1
     """Kernel launches."""
+    readbacks: int = 0
+    """Times that the host waits for a result before it goes on."""
 
 
 class CollectiveKind(StrEnum):

@@ -103,10 +103,9 @@ class PassTime:
         """The same time as one part, communication kept."""
         return PassTime(parts={name: self.seconds} if self.parts else {}, traffic=self.traffic)
 
-    def at_least(self, seconds: float, name: str) -> "PassTime":
-        """Lengthened to `seconds` by a part called `name`, if it is shorter."""
-        missing = seconds - self.seconds
-        return self.plus(PassTime(parts={name: missing})) if missing > 0 else self
+    def lengthened(self, seconds: float, name: str) -> "PassTime":
+        """Lengthened by a part called `name`."""
+        return self.plus(PassTime(parts={name: seconds})) if seconds > 0 else self
 
 
 NOTHING = PassTime()
@@ -121,7 +120,6 @@ def exposed_part(group: Group) -> str:
 def pass_time(works: Iterable[Work], costs: CostModel, software: Software) -> PassTime:
     """Time of the works of one operation and direction, in order."""
     works = tuple(works)
-    attention = sum(costs.seconds(work) for work in works if isinstance(work, AttentionKernel))
     parts: dict[str, float] = {}
     traffic: dict[CallKey, Traffic] = {}
     for work in works:
@@ -129,7 +127,7 @@ def pass_time(works: Iterable[Work], costs: CostModel, software: Software) -> Pa
         if not seconds:
             continue
         if isinstance(work, Collective):
-            exposed = _exposed(work, seconds, attention, costs, software)
+            exposed = exposed_seconds(work, works, costs, software)
             key = work.group, work.kind
             call = Traffic(message_bytes=work.message_bytes, seconds=seconds, exposed_seconds=exposed)
             traffic[key] = traffic[key].plus(call) if key in traffic else call
@@ -140,12 +138,16 @@ def pass_time(works: Iterable[Work], costs: CostModel, software: Software) -> Pa
     return PassTime(parts=parts, traffic=traffic)
 
 
-def _exposed(work: Collective, seconds: float, attention: float, costs: CostModel, software: Software) -> float:
-    """Seconds of a collective that lengthen the pass."""
+def exposed_seconds(work: Work, beside: Iterable[Work], costs: CostModel, software: Software) -> float:
+    """Seconds by which a piece of work lengthens the pass of an operation that does others `beside` it."""
+    seconds = costs.seconds(work)
+    if not isinstance(work, Collective):
+        return seconds
     size = costs.layout.placement(work.group).size
     if work.group is Group.TENSOR and software.overlap_tensor_parallel:
         return seconds / size + _OVERLAP_SLOWDOWN * seconds
     if work.group is Group.CONTEXT and work.kind is CollectiveKind.SEND_RECV:
+        attention = sum(costs.seconds(other) for other in beside if isinstance(other, AttentionKernel))
         return max(0.0, seconds - attention * (size - 1) / size)
     return seconds
 

@@ -18,7 +18,7 @@ from projector.layers import (
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operation, held_by
 from projector.parallelism import Chunk, Layout
 from projector.performance.data_parallel import Communicator, sharded_layer
-from projector.performance.host import launch_seconds
+from projector.performance.host import NO_STEPS, Clocks, Launches, composed
 from projector.performance.passes import HOST, NOTHING, RECOMPUTE, SCALES, PassTime, pass_time
 from projector.schedule import ChunkDurations
 
@@ -38,10 +38,10 @@ class BlockTime(NamedTuple):
     """Trained parameters on the device."""
     forward_flops: float = 0.0
     """Floating-point operations of matrix products and attention in the forward pass, causal ones counted once."""
-    host_forward_seconds: float = 0.0
-    """Time that the host needs to launch the forward pass."""
-    host_backward_seconds: float = 0.0
-    """Time that the host needs to launch the backward pass."""
+    forward_clocks: Clocks = NO_STEPS
+    """How host and device take turns in the forward pass."""
+    backward_clocks: Clocks = NO_STEPS
+    """The same in the backward pass."""
 
     def plus(self, others: Iterable["BlockTime"]) -> "BlockTime":
         """This block and others one after the other, under this block's name."""
@@ -55,8 +55,8 @@ class BlockTime(NamedTuple):
                 dense=sum(block.held.dense for block in blocks), expert=sum(block.held.expert for block in blocks)
             ),
             forward_flops=sum(block.forward_flops for block in blocks),
-            host_forward_seconds=sum(block.host_forward_seconds for block in blocks),
-            host_backward_seconds=sum(block.host_backward_seconds for block in blocks),
+            forward_clocks=composed(block.forward_clocks for block in blocks),
+            backward_clocks=composed(block.backward_clocks for block in reversed(blocks)),
         )
 
     @property
@@ -73,19 +73,15 @@ class BlockTime(NamedTuple):
             backward_weight=self.backward_weight.seconds,
         )
 
-    def host_bound(self) -> "BlockTime":
-        """Lengthened where the host cannot launch as fast as the device works."""
-        missing = max(0.0, self.host_backward_seconds - self.backward.seconds)
+    def host_bound(self, *, keeps_lead: bool) -> "BlockTime":
+        """Lengthened where the device waits for the host."""
+        ahead = self.forward_clocks.waiting_seconds(keeps_lead=keeps_lead)
+        missing = self.backward_clocks.waiting_seconds(keeps_lead=keeps_lead)
         share = self.backward_input.seconds / (self.backward.seconds or 1.0)
-        return BlockTime(
-            name=self.name,
-            forward=self.forward.at_least(self.host_forward_seconds, HOST),
-            backward_input=self.backward_input.at_least(self.backward_input.seconds + missing * share, HOST),
-            backward_weight=self.backward_weight.at_least(self.backward_weight.seconds + missing * (1 - share), HOST),
-            held=self.held,
-            forward_flops=self.forward_flops,
-            host_forward_seconds=self.host_forward_seconds,
-            host_backward_seconds=self.host_backward_seconds,
+        return self._replace(
+            forward=self.forward.lengthened(ahead, HOST),
+            backward_input=self.backward_input.lengthened(missing * share, HOST),
+            backward_weight=self.backward_weight.lengthened(missing * (1 - share), HOST),
         )
 
 
@@ -98,6 +94,7 @@ class BlockTimes:
         self._layout = layout
         self._costs = costs
         self._modules = recomputed_modules(job.recompute)
+        self._launches = Launches(costs, job.software)
         self._communicator = Communicator(costs=costs, layout=layout, precision=job.precision)
         self._layers: dict[tuple[DecoderLayer, bool], BlockTime] = {}
         self._ends: dict[str, BlockTime] = {}
@@ -112,7 +109,10 @@ class BlockTimes:
             blocks += [self.multi_token_prediction()] * chunk.mtp_layers
         if chunk.output:
             blocks.append(self.output())
-        return BlockTime(name="chunk").plus([*blocks, *self._scaling(chunk)]).host_bound()
+        # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
+        # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
+        keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
+        return BlockTime(name="chunk").plus([*blocks, *self._scaling(chunk)]).host_bound(keeps_lead=keeps_lead)
 
     def _scaling(self, chunk: Chunk) -> list[BlockTime]:
         """Exchange of the largest values that delayed scaling needs, once behind each pass of a chunk.
@@ -184,9 +184,8 @@ class BlockTimes:
             backward = backward_input.seconds + backward_weight.seconds
             gathered, scattered = self._weight_traffic(operations, forward.seconds, backward)
             forward, backward_input = forward.plus(gathered), backward_input.plus(scattered)
-        host_forward, host_backward = launch_seconds(
-            operations, costs.device, self._modules, recomputed=recomputed or by_operation
-        )
+        whole = recomputed or by_operation
+        rerun = [operation for operation in operations if whole or is_recomputed(operation, self._modules)]
         return BlockTime(
             name=name,
             forward=forward,
@@ -199,8 +198,8 @@ class BlockTimes:
                 for work in operation.forward
                 if not isinstance(work, Collective | ElementWise)
             ),
-            host_forward_seconds=host_forward,
-            host_backward_seconds=host_backward,
+            forward_clocks=self._launches.forward(operations),
+            backward_clocks=self._launches.backward(operations, rerun),
         )
 
     def _weight_traffic(

@@ -4,7 +4,7 @@ import pytest
 
 from projector.catalog import device, host_costs
 from projector.costs.host import host_seconds
-from projector.operations import Collective, CollectiveKind, ElementWise, Group, GroupedGemm
+from projector.operations import ElementWise, GroupedGemm
 
 MI300X, H100 = device("MI300X"), device("H100-SXM-80GB")
 X86 = host_costs("x86")
@@ -14,14 +14,6 @@ def test_kernels_are_started_one_by_one() -> None:
     one, many = (ElementWise(name="norm", bytes_read=1, bytes_written=1, kernels=kernels) for kernels in (1, 25))
     times = [host_seconds(work, X86, MI300X, backward=False) for work in (one, many)]
     assert times[1] == pytest.approx(25 * times[0])
-
-
-def test_an_exchange_of_tokens_waits_for_their_counts() -> None:
-    """Megatron-LM token_dispatcher.py reads the split sizes back before an expert all-to-all."""
-    tokens = Collective(kind=CollectiveKind.ALL_TO_ALL, group=Group.EXPERT, message_bytes=1)
-    sums = Collective(kind=CollectiveKind.ALL_REDUCE, group=Group.TENSOR, message_bytes=1)
-    waits, does_not = (host_seconds(work, X86, MI300X, backward=False) for work in (tokens, sums))
-    assert waits - does_not == pytest.approx(X86.synchronisation_seconds)
 
 
 def test_a_loop_over_experts_asks_hipblaslt_each_time_and_one_kernel_does_not() -> None:

@@ -1,5 +1,7 @@
 """Communication: measured curves come back as they went in, and placement decides the rest."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +83,21 @@ def test_a_rack_of_one_nvlink_domain_is_no_network() -> None:
     network = Network(device("GB200"), 4)
     rack = Placement(size=32, ranks_per_node=4, nodes=8)
     assert network.seconds(CollectiveKind.ALL_TO_ALL, GIB, rack) < GIB / 200e9
+
+
+def test_devices_of_one_domain_of_fast_links_are_told_from_those_of_the_next() -> None:
+    """An NVLink domain of GB200 holds 72 GPUs in 18 hosts; a node of H100 is a domain of its own."""
+    rack, nodes = Network(device("GB200"), 4), Network(device("H100"), 8)
+    assert [rack.domain_of(each) for each in (0, 71, 72)] == [0, 0, 1]
+    assert [nodes.domain_of(each) for each in (0, 7, 8)] == [0, 0, 1]
+
+
+def test_a_few_numbers_take_one_step_for_each_doubling_of_the_nodes() -> None:
+    network = Network(device("H100"), 8)
+    times = [network.reduced_numbers_seconds(devices) for devices in (8, 16, 32, 64)]
+    steps = [later - before for before, later in pairwise(times)]
+    assert steps == pytest.approx([steps[0]] * 3)
+    assert times[0] > 0
 
 
 @pytest.mark.parametrize(
