@@ -5,6 +5,7 @@ are kept, three below ten: an error of at most 0.05 %.
 """
 
 from decimal import ROUND_HALF_EVEN, Decimal
+from math import ceil
 
 _SUFFIXES = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _TEN = 10
@@ -22,11 +23,11 @@ def quantity(size_bytes: int) -> str:
 
 
 def bytes_of(text: str) -> int:
-    """Bytes of a quantity with a binary suffix or none; ValueError for anything else."""
+    """Bytes of a quantity with a binary suffix or none, rounded up as Kubernetes does; ValueError for anything else."""
     for suffix, unit in _SUFFIXES:
         if text.endswith(suffix):
-            return int(_number(text.removesuffix(suffix)) * unit)
-    return int(_number(text))
+            return ceil(_number(text.removesuffix(suffix)) * unit)
+    return ceil(_number(text))
 
 
 def _number(text: str) -> Decimal:
