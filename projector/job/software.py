@@ -146,6 +146,9 @@ class Software:
     input and the gradient of its logits (Megatron-LM `defer_embedding_wgrad_compute`); 0 for none."""
     graphed_modules: tuple[str, ...] = ()
     """Modules of each layer that run from CUDA graphs of Transformer Engine (Megatron-LM `cuda_graph_modules`)."""
+    optimizer_post_validation: bool = False
+    """Pipeline ranks step without waiting for each other and undo the step where a gradient was not finite: zero-bubble
+    schedules then leave no bubble between iterations (arXiv 2401.10241, section 4)."""
     host_factor: float = 1.0
     """Time of the host's work over what the catalog says of its platform: 0.8 for a process that is bound to the cores
     beside its GPU, above 1 for containers whose Python is slower; 0 for a host that never holds the device up."""

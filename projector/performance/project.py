@@ -70,6 +70,8 @@ class _Pipeline(NamedTuple):
     """Seconds of a send between a rank and the next."""
     tail: PassTime
     """The slowest stage's end of the iteration."""
+    post_validates: bool
+    """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
 
     def time(self, schedule: Schedule, layout: Layout) -> PipelineTime:
         """Longest path of a schedule, as often as an iteration runs it."""
@@ -84,7 +86,8 @@ class _Pipeline(NamedTuple):
             pending=layout.pending_micro_batches,
             blocking=True,
         )
-        return run.repeated(layout.pipeline_runs)
+        unbarred = self.post_validates and schedule.splits_backward
+        return (run.without_barrier() if unbarred else run).repeated(layout.pipeline_runs)
 
 
 def project_performance(  # noqa: PLR0913 - what decides the time of a job
@@ -164,6 +167,7 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
         chunks=chunks,
         transfers=_transfers(job, layout, costs),
         tail=max(tails, key=lambda tail: tail.seconds),
+        post_validates=job.software.optimizer_post_validation,
     )
 
 

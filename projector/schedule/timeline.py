@@ -55,6 +55,16 @@ class Timeline(NamedTuple):
     """Length of the pipeline phase: the end of the last event of all ranks."""
 
     @property
+    def span(self) -> float:
+        """Seconds from the first event of a rank to its last, on the rank where they are most.
+
+        Iterations follow one another at this pace where no rank waits for the others between them.
+        """
+        return max(
+            (ends[-1] - starts[0] for starts, ends in zip(self.starts, self.ends, strict=True) if starts), default=0.0
+        )
+
+    @property
     def bubble(self) -> tuple[float, ...]:
         """Seconds that each rank waits, blocking sends not counted."""
         return tuple(self.seconds - busy - sending for busy, sending in zip(self.busy, self.sending, strict=True))
@@ -69,10 +79,17 @@ class PipelineTime(NamedTuple):
     """Seconds of work per rank."""
     sending: tuple[float, ...]
     """Seconds that blocking sends occupy, per rank."""
+    span: float
+    """Length of the phase on the rank where it is longest, from its own first event on."""
+
+    def without_barrier(self) -> "PipelineTime":
+        """The phase where ranks begin the next iteration without waiting for each other."""
+        return self._replace(seconds=self.span)
 
     def repeated(self, times: int) -> "PipelineTime":
         """Several runs one after another."""
         return PipelineTime(
+            span=self.span * times,
             seconds=self.seconds * times,
             busy=tuple(seconds * times for seconds in self.busy),
             sending=tuple(seconds * times for seconds in self.sending),
@@ -121,14 +138,17 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
     short_count = micro_batches % step + (size * _STEADY_GROUPS if chunks > 1 else pipeline * _STEADY_FILLINGS)
     if pipeline * chunks * micro_batches * 2 <= _MAX_EVENTS or micro_batches <= short_count + step:
         line = path(micro_batches)
-        return PipelineTime(seconds=line.seconds, busy=line.busy, sending=line.sending)
+        return PipelineTime(seconds=line.seconds, busy=line.busy, sending=line.sending, span=line.span)
     short, long = path(short_count), path(short_count + step)
     repeats = (micro_batches - short_count) // step
     busy = tuple(one + (other - one) * repeats for one, other in zip(short.busy, long.busy, strict=True))
     sending = tuple(one + (other - one) * repeats for one, other in zip(short.sending, long.sending, strict=True))
-    occupied = (after - before for before, after in zip(_occupied(short), _occupied(long), strict=True))
-    pace = max(long.seconds - short.seconds, *occupied)
-    return PipelineTime(seconds=short.seconds + pace * repeats, busy=busy, sending=sending)
+    occupied = [after - before for before, after in zip(_occupied(short), _occupied(long), strict=True)]
+    seconds, span = (
+        start + max(end - start, *occupied) * repeats
+        for start, end in ((short.seconds, long.seconds), (short.span, long.span))
+    )
+    return PipelineTime(seconds=seconds, busy=busy, sending=sending, span=span)
 
 
 def planned_passes(durations: Durations, limit: int) -> Passes:

@@ -32,6 +32,7 @@ from projector.job import (
 from projector.parallelism.batch import groups_suit
 from tests.accuracy import sharded
 from tests.accuracy.architecture import UnscorableError, architecture
+from tests.accuracy.early import early, is_early
 from tests.accuracy.experts import experts
 from tests.accuracy.finetuning import adapters, layout, overlaps_tensor_parallel
 from tests.accuracy.primus import is_precision_aware, primus
@@ -68,9 +69,6 @@ NULL_TOKENIZER_SOURCES = ("simumax-b200-v1.2",)
 UNPRINTED_TOKENIZERS = {"megatron-ci-golden": "Llama2Tokenizer", "primus-raw-logs": "MixtralTokenizer"}
 """Types of the tokenizers that rows of a source have where they print no vocabulary: those of Megatron-LM's
 mixtral_8x7b_*_release/model_config.yaml and of Primus's primus/configs/models/megatron/grok2.yaml."""
-
-EARLY_SOURCES = ("korthikanti-2022", "narayanan-2021-table1", "zero-bubble-2023")
-"""Sources that run Megatron-LM's own layers, with explicit attention scores, before Transformer Engine."""
 
 SCHEDULES = {
     "zb-1p": Schedule.ZERO_BUBBLE_HEURISTIC,
@@ -207,7 +205,7 @@ def _dialect(row: Row) -> Dialect:
         return Dialect.TORCHTITAN
     if "primus" in _word(row.framework):
         return Dialect.PRIMUS_TURBO
-    local = _flag(row, "transformer-impl") == "local" or row.source in EARLY_SOURCES
+    local = _flag(row, "transformer-impl") == "local" or is_early(row)
     return Dialect.MEGATRON_LOCAL if local else Dialect.MEGATRON_TE
 
 
@@ -218,7 +216,7 @@ def _drops_out(row: Row) -> bool:
     """
     if row.source == "megatron-ci-golden":
         return row.model.get("position") == "learned"
-    return row.source in EARLY_SOURCES
+    return is_early(row)
 
 
 def _software(row: Row) -> Software:
@@ -250,7 +248,7 @@ def _software(row: Row) -> Software:
         rotary_fusion=row.source != CI_SOURCE,
         vocabulary_divisible_by=row.model.get("vocab_pad_multiple", 128),
     )
-    return replace(described, **primus(row), **torchtitan(row), **sharded.software(row))
+    return replace(described, **primus(row), **torchtitan(row), **sharded.software(row), **early(row))
 
 
 def _virtual_pipeline(row: Row, layers: int) -> int:

@@ -118,3 +118,31 @@ def test_data_parallel_growth_is_nearly_free() -> None:
     small = project(a_job(LLAMA_8B, batch=128, context=2, software=NEMO), "H100-SXM-80GB")
     large = project(a_job(LLAMA_8B, batch=2048, context=2, software=NEMO), "H100-SXM-80GB", nodes=16)
     assert large.iteration_seconds / small.iteration_seconds == pytest.approx(1.005, abs=0.02)
+
+
+@pytest.mark.parametrize(("micro_batches", "measured_ratio"), [(48, 0.773), (64, 0.814), (128, 0.886)])
+def test_zero_bubble_with_twice_the_memory_gains_what_its_paper_measured(
+    micro_batches: int, measured_ratio: float
+) -> None:
+    """The same tables: ZB-2p, whose ranks validate after the step and so do not wait for each other between them."""
+    model = gpt(46, 5120, 40, 50304)
+    times = [
+        project(
+            a_job(
+                model,
+                batch=micro_batches,
+                sequence=1024,
+                pipeline=16,
+                pending_micro_batches=32,
+                embedding_counts_as_layer=True,
+                loss_counts_as_layer=True,
+                software=Software(flash_attention=False, optimizer_post_validation=True),
+                sharding=Sharding.NONE,
+                job={"schedule": schedule},
+            ),
+            "A100-SXM-80GB",
+            nodes=2,
+        ).iteration_seconds
+        for schedule in (Schedule.ZERO_BUBBLE_HEURISTIC, Schedule.ONE_F_ONE_B)
+    ]
+    assert times[0] / times[1] == pytest.approx(measured_ratio, rel=0.05)

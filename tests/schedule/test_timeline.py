@@ -257,3 +257,23 @@ def test_schedules_without_turns_keep_all_micro_batches(pipeline: int, chunks: i
     schedule = Schedule.GPIPE if chunks == 1 else Schedule.LOOPED_BFS
     peaks = [peak.weight for peak in in_flight(order(schedule, pipeline, chunks, micro_batches))]
     assert peaks == [chunks * micro_batches] * pipeline
+
+
+@given(st.integers(2, 8), st.integers(3, 5), st.booleans())
+def test_ranks_that_need_not_wait_for_each_other_leave_what_the_zero_bubble_paper_says(
+    pipeline: int, fillings: int, uneven: bool
+) -> None:
+    """(p - 1)(F + B - 2W) with memory for 2p micro batches: arXiv 2401.10241, table 1, ZB-H2."""
+    forward, back, weight = (1.1, 0.95, 0.95) if uneven else (1.0, 1.0, 1.0)
+    count = pipeline * fillings
+    found = pipeline_time(
+        Schedule.ZERO_BUBBLE_HEURISTIC,
+        1,
+        count,
+        uniform(pipeline, 1, forward, back, weight),
+        [0.0] * pipeline,
+        pending=2 * pipeline,
+    )
+    bubble = found.without_barrier().seconds - count * (forward + back + weight)
+    assert bubble == pytest.approx((pipeline - 1) * (forward + back - 2 * weight), abs=0.01)
+    assert found.seconds > found.span

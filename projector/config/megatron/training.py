@@ -214,6 +214,7 @@ def software(keys: Keys, notes: Notes) -> Software:
         deterministic=keys.boolean("deterministic_mode"),
         graphed_modules=graphed_modules(keys),
         deferred_output_gradients=_deferred_output_gradients(keys),
+        optimizer_post_validation=keys.boolean("enable_optimizer_post_validation"),
         attention_mask_tensor=keys.boolean("create_attention_mask_in_dataloader", default=True),
         attention_dropout=keys.number("attention_dropout", 0.1),
         hidden_dropout=keys.number("hidden_dropout", 0.1),

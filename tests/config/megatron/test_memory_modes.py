@@ -68,3 +68,9 @@ def test_scales_of_fp8_are_delayed_unless_another_recipe_is_stated(recipe: str, 
         arguments("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", recipe).job.precision.delayed_scaling is delayed
     )
     assert arguments("--bf16", "--fp8-format", "hybrid").job.precision.delayed_scaling
+
+
+def test_a_step_that_is_validated_afterwards_is_read() -> None:
+    """`enable_optimizer_post_validation` of the zero-bubble fork of Megatron-LM, which Primus passes on."""
+    assert arguments("--bf16", "--enable-optimizer-post-validation").job.software.optimizer_post_validation
+    assert not arguments("--bf16").job.software.optimizer_post_validation
