@@ -50,6 +50,9 @@ _NO_REPEATED_DROPOUT = ("sm100", "sm103")
 """NVIDIA GPUs where cuDNN's backward kernel with dropout does not repeat bit by bit, so that Transformer Engine takes
 FlashAttention 2 in deterministic mode (transformer_engine/common/fused_attn/fused_attn.cpp)."""
 
+_OF_STOCK_MEGATRON = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+"""Schedules of megatron/core/pipeline_parallel/schedules.py."""
+
 
 def answer(question: Question) -> Projection:
     """Answer a question; what it raises is what the parts raise, all `InputError`."""
@@ -81,11 +84,12 @@ def answer(question: Question) -> Projection:
         micro_batches=layout.micro_batches,
         parameters=count_parameters(job, layout),
         values=_sorted(loaded.values),
-        ignored=(*loaded.ignored, *without_effect, *_unused(calibration)),
+        ignored=(*loaded.ignored, *without_effect, *_unused(calibration), *_uncompared(question)),
         assumed=(
             *_assumed(question, loaded, target),
             *settings,
             *_stand_in(job, layout),
+            *_foreign_schedule(question, loaded.format),
             *measured,
             *(routing_assumptions(job, memory) if memory else ()),
         ),
@@ -195,6 +199,12 @@ def _unused(calibration: Calibration | None) -> tuple[str, ...]:
     return () if calibration is None else tuple(f"calibration.{key}" for key in calibration.without_effect)
 
 
+def _uncompared(question: Question) -> tuple[str, ...]:
+    """The word that compares schedules, where no time is asked for in which they differ."""
+    is_idle = question.schedule == "all" and not question.performance
+    return ("schedule all (compares times alone; memory is that of the run's own schedule)",) if is_idle else ()
+
+
 def _allocator(
     question: Question, loaded: LoadedConfiguration, job: TrainingJob, layout: Layout, device: Device
 ) -> tuple[TrainingJob, tuple[Assumption, ...]]:
@@ -288,6 +298,15 @@ def _stand_in(job: TrainingJob, layout: Layout) -> tuple[Assumption, ...]:
         return ()
     why = "an integer program is solved for few passes alone, and where scipy is installed"
     return (Assumption(what=f"the order of {planned.value} for {job.schedule.value}", why=why),)
+
+
+def _foreign_schedule(question: Question, format_: str) -> tuple[Assumption, ...]:
+    """That Megatron-LM itself has no such schedule as the question asks for."""
+    asked = named_schedule(question.schedule)
+    if asked is None or format_ != "megatron" or asked in _OF_STOCK_MEGATRON:
+        return ()
+    why = "asked for; Megatron-LM has 1F1B and its interleaved form alone, Primus's patches and forks have others"
+    return (Assumption(what=f"a Megatron-LM with the schedule {asked.value}", why=why),)
 
 
 def _sorted(values: Mapping[str, ConfigValue]) -> tuple[ConfigValue, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from projector.errors import ConfigurationError
 from projector.job import (
     CrossEntropy,
     Dialect,
@@ -42,7 +43,6 @@ PRECISIONS: dict[str, tuple[dict[str, object], Precision]] = {
         {**AWARE, "fp8": "e4m3", "fp8_param_gather": True},
         replace(FP8, low_precision_weights=True),
     ),
-    "narrow types without the precision-aware optimizer": (NARROW, BF16),
     "sgd": ({"optimizer": "sgd"}, replace(BF16, second_moment_bytes=0)),
     "fp8": ({"fp8": "hybrid"}, FP8),
     "fp8 by blocks with fp8 weights": (
@@ -68,8 +68,52 @@ def test_element_widths_are(values: dict[str, object], want: Precision) -> None:
 
 def test_the_optimizer_is() -> None:
     assert load(flat_text(optimizer="muon")).job.optimizer.kind is OptimizerKind.MUON
-    offloaded = load(flat_text(optimizer_cpu_offload=True, optimizer_offload_fraction=0.5)).job.optimizer
-    assert offloaded == Optimizer(offload_fraction=0.5)
+    aware = {"optimizer_cpu_offload": True, "use_precision_aware_optimizer": True}
+    offloaded = load(flat_text(**aware, optimizer_offload_fraction=0.5)).job.optimizer
+    assert offloaded == Optimizer(offload_fraction=0.5, master_in_state=True)
+
+
+NOT_STARTED = {
+    "an offloaded optimizer without the precision-aware one": (
+        {"optimizer_cpu_offload": True},
+        "optimizer_cpu_offload",
+    ),
+    **{
+        f"{key} without the precision-aware optimizer": ({key: "bf16"}, key)
+        for key in ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
+    },
+    "fp16 master weights without the precision-aware optimizer": ({"main_params_dtype": "fp16"}, "main_params_dtype"),
+    "experts under tensor parallelism without sequence parallelism": (
+        {**MOE, "tensor_model_parallel_size": 2, "sequence_parallel": False},
+        "sequence_parallel",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "place"), NOT_STARTED.values(), ids=NOT_STARTED.keys())
+def test_what_megatron_asserts_against_is_refused_under_primus_too(values: dict[str, Any], place: str) -> None:
+    with pytest.raises(ConfigurationError, match=place):
+        load(flat_text(**values))
+
+
+IDLE = {
+    "use_turbo_deepep": ({"use_turbo_deepep": True, "enable_primus_turbo": True}, "the model has no experts"),
+    "turbo_sync_free_moe_stage": ({"turbo_sync_free_moe_stage": 3}, "the model has no experts"),
+    "use_turbo_deepep without Turbo": ({**MOE, "use_turbo_deepep": True}, "enable_primus_turbo is off"),
+    "optimizer_offload_fraction": ({"optimizer_offload_fraction": 0.5}, "optimizer_cpu_offload is off"),
+    "recompute_layer_ids": ({"recompute_layer_ids": [100]}, "no recompute_granularity"),
+}
+
+
+@pytest.mark.parametrize(("values", "why"), IDLE.values(), ids=IDLE.keys())
+def test_what_has_no_effect_is_said(values: dict[str, Any], why: str) -> None:
+    notes = [note for note in load(flat_text(**values)).assumed if note.what.endswith("has no effect")]
+    assert [note.what.split()[0] for note in notes] == [key for key in values if key in ALONE]
+    assert all(why in note.why for note in notes)
+
+
+ALONE = ("use_turbo_deepep", "turbo_sync_free_moe_stage", "optimizer_offload_fraction", "recompute_layer_ids")
+"""Keys that a case of `IDLE` states for nothing."""
 
 
 TURBO: dict[str, Any] = {

@@ -8,14 +8,16 @@ from projector.config.megatron.adapters import adapters
 from projector.config.megatron.architecture import architecture
 from projector.config.megatron.facts import VERSION_KEYS, megatron_facts
 from projector.config.megatron.former import other_names
+from projector.config.megatron.idle import note_idle
 from projector.config.megatron.layout import parallelism, recompute, schedule
 from projector.config.megatron.offload import activation_offload
+from projector.config.megatron.starting import refuse_few_positions, refuse_what_does_not_start
 from projector.config.megatron.training import batch, optimizer, precision, software
 from projector.config.notes import Notes
 from projector.config.switches import left_over, note_switches
 from projector.errors import ConfigurationError
-from projector.job import Attention, ModelArchitecture, PositionKind, TrainingJob
-from projector.provenance import ConfigValue, LoadedConfiguration, Source
+from projector.job import Attention, ModelArchitecture, TrainingJob
+from projector.provenance import ConfigValue, LoadedConfiguration
 
 _SETTINGS = {"model", "trainer_class", "extends", "world_size", *VERSION_KEYS}
 """Keys that say what is run, by which version and on how many devices, and are no values of the training."""
@@ -68,7 +70,9 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
         schedule=schedule(keys, notes, pipeline=layout.pipeline, stock=arguments.stock),
     )
     if arguments.stock and stated:
-        _refuse_what_does_not_start(job, keys)
+        refuse_few_positions(job, keys)
+    refuse_what_does_not_start(job, keys, stock=arguments.stock)
+    note_idle(keys, notes, job)
     _note_shared_heads(job, notes)
     facts = megatron_facts()
     note_switches(keys, notes, facts.unmodelled)
@@ -83,26 +87,6 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
         assumed=tuple(notes.assumed),
         unmodelled=tuple(notes.unmodelled),
     )
-
-
-def _refuse_what_does_not_start(job: TrainingJob, keys: Keys) -> None:
-    """Raise `ConfigurationError` where Megatron-LM does not start (megatron/training/arguments.py validate_args).
-
-    A sequence length given beside the file asks what would be: the positions follow it.
-    """
-    length = job.batch.sequence_length
-    positions = keys.integer("max_position_embeddings")
-    if positions is None and job.model.position is PositionKind.LEARNED:
-        expected = f"the rows of the learned position table, at least {length}"
-        raise ConfigurationError("is missing", place=keys.place("max_position_embeddings"), expected=expected)
-    asked = keys.values.get("seq_length")
-    beside = asked is not None and asked.source is Source.OVERRIDE
-    if positions is not None and positions < length and not beside:
-        place, expected = keys.place("max_position_embeddings"), f"at least the sequence length, {length}"
-        raise ConfigurationError(f"{positions} is too few", place=place, expected=expected)
-    if keys.text("optimizer") == "muon" and keys.boolean("use_distributed_optimizer"):
-        message, expected = "Muon does not divide its state over ranks", "false, or optimizer dist_muon"
-        raise ConfigurationError(message, place=keys.place("use_distributed_optimizer"), expected=expected)
 
 
 def _note_shared_heads(job: TrainingJob, notes: Notes) -> None:

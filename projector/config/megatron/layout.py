@@ -295,6 +295,11 @@ def schedule(keys: Keys, notes: Notes, *, pipeline: int, stock: bool = False) ->
     if primus:
         return _PRIMUS_PIPELINE[algorithm]
     if patched and enabled:
+        if stock:
+            notes.assume(
+                "the zero-bubble fork of Megatron-LM",
+                f"{keys.place('enable_zero_bubble')}: NVIDIA's Megatron-LM has no such argument and does not start",
+            )
         automatic = Schedule.ZERO_BUBBLE if _pending(keys) is None else Schedule.ZERO_BUBBLE_HEURISTIC
         return _ZERO_BUBBLE_V[setup] if shaped else automatic
     return None

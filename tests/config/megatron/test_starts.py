@@ -19,6 +19,34 @@ NOT_STARTED = {
         f"{BASE} --optimizer muon --use-distributed-optimizer --bf16",
         r"Muon does not divide",
     ),
+    "the precision-aware optimizer alone on each rank": (
+        f"{BASE} --bf16 --use-precision-aware-optimizer",
+        r"with the distributed optimizer alone",
+    ),
+    "parameters gathered beside the computation without sharding": (
+        f"{BASE} --overlap-param-gather",
+        r"overlap_param_gather: parameters are gathered",
+    ),
+    "FSDP2 with the distributed optimizer": (
+        f"{BASE} --use-torch-fsdp2 --use-distributed-optimizer",
+        r"not supported with the distributed optimizer",
+    ),
+    "FSDP2 with a pipeline": (
+        f"{BASE} --use-torch-fsdp2 --pipeline-model-parallel-size 2",
+        r"not supported with pipeline",
+    ),
+    "a method of selective recomputation": (
+        f"{BASE} --recompute-granularity selective --recompute-method uniform",
+        r"recompute_method: selective recomputation takes no method",
+    ),
+    "activations offloaded beside recomputation": (
+        f"{BASE} --cpu-offloading --recompute-granularity selective",
+        r"not offloaded beside recomputation",
+    ),
+    "experts under tensor parallelism alone": (
+        f"{BASE} --num-experts 8 --tensor-model-parallel-size 2",
+        r"sequence_parallel: mixture-of-experts layers do not train",
+    ),
 }
 
 
@@ -26,6 +54,11 @@ NOT_STARTED = {
 def test_what_megatron_asserts_against_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         load(text)
+
+
+def test_a_schedule_of_a_fork_is_said_to_be_one() -> None:
+    loaded = load(f"{BASE} --pipeline-model-parallel-size 2 --enable-zero-bubble")
+    assert "the zero-bubble fork of Megatron-LM" in assumed(loaded)
 
 
 def test_a_longer_sequence_may_be_asked_for_beside_the_file() -> None:
