@@ -12,7 +12,7 @@ from projector.cli.parser import CommandLine
 from projector.cli.question import Said
 from projector.cli.row import UsageError
 from projector.config import PipelineCase, is_pipeline_file, read_pipeline_file
-from projector.errors import InputError, LayoutImpossible
+from projector.errors import InputError
 from projector.job import Schedule
 from projector.projection import ComparedSchedule, PipelinePhase, Projection
 from projector.provenance import Assumption
@@ -142,9 +142,10 @@ def _one(case: PipelineCase) -> tuple[list[Scheduled], tuple[Assumption, ...]]:
 
 
 def _all(phase: PipelinePhase) -> tuple[list[Scheduled], tuple[Assumption, ...]]:
-    """Every schedule that is possible, fastest first."""
+    """Every schedule that is possible, fastest first; raises what the last one raises where none is."""
     found: list[Scheduled] = []
     told: list[Assumption] = []
+    refused: InputError | None = None
     for schedule in AVAILABLE:
         if not suits(schedule, phase.chunks_per_stage):
             continue
@@ -153,10 +154,13 @@ def _all(phase: PipelinePhase) -> tuple[list[Scheduled], tuple[Assumption, ...]]
         own, notes = _grouped(schedule, phase)
         try:
             result = scheduled(schedule, own)
-        except LayoutImpossible:  # keeps every micro batch, and there are too many to replay
+        except InputError as error:  # the stated group does not suit; it keeps more micro batches than are replayed
+            refused = error
             continue
         found.append(Scheduled(label=schedule.value, result=result))
         told += notes
+    if refused is not None and not found:
+        raise refused
     return sorted(found, key=lambda each: each.result.seconds), tuple(told)
 
 

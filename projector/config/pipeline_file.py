@@ -28,7 +28,7 @@ _LARGEST = 1e9
 """Largest time in milliseconds and size in GiB: more than a week, and more than any device holds."""
 _SHORTEST = 1e-6
 """Shortest forward pass in milliseconds; no kernel is as short."""
-_MOST_CHUNKS = 8192
+_MOST_CHUNKS = 2048
 """Most model chunks of all stages together; a model of a million million parameters has 64 stages."""
 _MOST_MICRO_BATCHES = 10**9
 """Most micro batches of a run."""

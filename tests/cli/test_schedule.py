@@ -186,6 +186,10 @@ def test_the_file_of_primus_is_answered(capsys: pytest.CaptureFixture[str], tmp_
             "pipeline schedule: 1f1b with 2 model chunks per stage; 1f1b needs 1",
         ),
         (("schedule=interleaved-zerobubble", "chunks=2", "micro_batch_group=3"), "pipeline schedule interleaved-zero"),
+        (
+            ("stages=2000", "chunks=1", "micro_batches=9999", "times_ms={'forward': 1, 'backward': 2}", "schedule=all"),
+            "pipeline_model_parallel_si",
+        ),
         (("--trace", "/nowhere/x"), "--trace /nowhere/x: the folder 'nowhere' does not exist"),
         (("--trace", PIPELINE), f"--trace {PIPELINE}: is a file that was read; another file: an input is never"),
         (("--width", "10"), "--width: 10 columns; a number from 40 to 10000"),

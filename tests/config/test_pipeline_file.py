@@ -108,9 +108,9 @@ schedulers: [{name: zerobubble, pp_size: 2, vpp_size: 1, micro_batches: 4}]
     [
         (("stages: 2", "stage: 2"), "x.yaml: pipeline.stage: is not a known key; did you mean stages?"),
         (("stages: 2, ", ""), "x.yaml: pipeline.stages: is missing; a whole number, 1 or more"),
-        (("stages: 2", "stages: 0"), "x.yaml: pipeline.stages: 0; expected a whole number from 1 to 8192"),
-        (("stages: 2", "stages: 8000, chunks: 8"), "x.yaml: pipeline: 8000 stages x 8 chunks; at most 8192 together"),
-        (("stages: 2", "stages: true"), "x.yaml: pipeline.stages: True; expected a whole number from 1 to 8192"),
+        (("stages: 2", "stages: 0"), "x.yaml: pipeline.stages: 0; expected a whole number from 1 to 2048"),
+        (("stages: 2", "stages: 2000, chunks: 2"), "x.yaml: pipeline: 2000 stages x 2 chunks; at most 2048 together"),
+        (("stages: 2", "stages: true"), "x.yaml: pipeline.stages: True; expected a whole number from 1 to 2048"),
         (("micro_batches: 4", "micro_batches: 1.5"), "x.yaml: pipeline.micro_batches: 1.5; expected a whole number"),
         (("forward: 10", "forward: 0"), "x.yaml: pipeline.times_ms.forward: 0; expected a number from 1e-06 to 1e+09"),
         (("forward: 10", "forward: .inf"), "x.yaml: pipeline.times_ms.forward: inf; expected a number from 1e-06"),
