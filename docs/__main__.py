@@ -28,5 +28,5 @@ if __name__ == "__main__":
     if checkout:
         recipes_page.PAGE.write_text(recipes_page.render(Path(checkout)), encoding="utf-8")
     readme.PAGE.write_text(readme.render(readme.PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    memory = readme.MEMORY_PAGE.read_text(encoding="utf-8")
-    readme.MEMORY_PAGE.write_text(readme.with_outputs(memory), encoding="utf-8")
+    for shown in readme.PAGES_WITH_OUTPUTS:
+        shown.write_text(readme.with_outputs(shown.read_text(encoding="utf-8")), encoding="utf-8")

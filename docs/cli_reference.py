@@ -48,7 +48,8 @@ Variables that set torch's allocator, such as `PYTORCH_CUDA_ALLOC_CONF`, count a
 [`projection.schema.json`](../projector/projection.schema.json): ratios 0-1, times in milliseconds, sizes in bytes; the
 half that was not asked for is null. `yaml` holds the same. `csv` has two columns, `path` and `value`, one line for each
 value of the document, such as `memory.stages.0.device_bytes,136012345678`. `projector show` prints the same document
-with both halves null. GiB is 2^30 bytes everywhere.
+with both halves null. `projector schedule` has pictures and a document of its own ([schedules](schedule.md)). GiB is
+2^30 bytes everywhere.
 
 Memory ([how it is projected](memory.md)) is told at four levels for every pipeline stage: persistent, peak allocated,
 peak reserved, and what the device shows. `memory.stages[].components` are parts with the level at which each is added,

@@ -25,8 +25,8 @@ from tests.accuracy.rows import load
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "README.md"
-MEMORY_PAGE = ROOT / "docs" / "memory.md"
-"""A page with outputs of the command and nothing else that is renewed."""
+PAGES_WITH_OUTPUTS = tuple(ROOT / "docs" / name for name in ("memory.md", "schedule.md"))
+"""Pages with outputs of the command and nothing else that is renewed."""
 SAMPLE = ROOT / "samples" / "projectionrequest.yaml"
 DEFINITION = ROOT / "crds" / "projectionrequests.yaml"
 
@@ -120,4 +120,5 @@ def render(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    MEMORY_PAGE.write_text(with_outputs(MEMORY_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES_WITH_OUTPUTS:
+        page.write_text(with_outputs(page.read_text(encoding="utf-8")), encoding="utf-8")

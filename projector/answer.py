@@ -88,7 +88,7 @@ def answer(question: Question) -> Projection:
         assumed=(
             *_assumed(question, loaded, target),
             *settings,
-            *_stand_in(job, layout),
+            *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
             *_foreign_schedule(question, loaded.format),
             *measured,
             *(routing_assumptions(job, memory) if memory else ()),
@@ -289,15 +289,13 @@ def _resolved(layout: Layout) -> ResolvedLayout:
     )
 
 
-def _stand_in(job: TrainingJob, layout: Layout) -> tuple[Assumption, ...]:
+def stand_in(schedule: Schedule | None, stages: int, micro_batches: int) -> tuple[Assumption, ...]:
     """The schedule whose order is used where it is not the one that was asked for."""
-    if job.schedule is None:
-        return ()
-    planned = planned_schedule(job.schedule, layout.pipeline, layout.run_micro_batches)
-    if planned is job.schedule:
+    planned = schedule and planned_schedule(schedule, stages, micro_batches)
+    if schedule is None or planned is None or planned is schedule:
         return ()
     why = "an integer program is solved for few passes alone, and where scipy is installed"
-    return (Assumption(what=f"the order of {planned.value} for {job.schedule.value}", why=why),)
+    return (Assumption(what=f"the order of {planned.value} for {schedule.value}", why=why),)
 
 
 def _foreign_schedule(question: Question, format_: str) -> tuple[Assumption, ...]:

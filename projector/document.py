@@ -15,6 +15,7 @@ from projector.projection import (
     ParameterCounts,
     PerformanceProjection,
     Projection,
+    ScheduleResult,
     StageComponent,
     StageMemory,
     component_tree,
@@ -169,27 +170,18 @@ def _performance(performance: PerformanceProjection) -> Document:
             }
             for each in performance.communication
         ],
-        "schedule": {
-            "name": performance.schedule.name,
-            "stages": [
-                {
-                    "stage": each.stage,
-                    "busy_ms": each.busy_seconds * _MS,
-                    "bubble_ms": each.bubble_seconds * _MS,
-                    "peak_in_flight": each.peak_in_flight,
-                }
-                for each in performance.schedule.stages
-            ],
-        },
+        "schedule": schedule_document(performance.schedule),
         "compared_schedules": [
             {
                 "name": each.name,
                 "iteration_time_ms": each.iteration_seconds * _MS,
                 "bubble_ratio": each.bubble_ratio,
+                "peak_in_flight": each.result.peak_in_flight,
                 "peak_allocated_bytes": each.peak_allocated_bytes,
             }
             for each in performance.compared_schedules
         ],
+        "warnings": list(performance.warnings),
         "layers": [
             {
                 "name": each.name,
@@ -198,6 +190,35 @@ def _performance(performance: PerformanceProjection) -> Document:
                 "backward_ms": each.backward_seconds * _MS,
             }
             for each in performance.layer_times
+        ],
+    }
+
+
+def schedule_document(schedule: ScheduleResult) -> Document:
+    """A schedule, what every stage does under it, and the model chunks that it was computed from."""
+    return {
+        "name": schedule.name,
+        "time_ms": schedule.seconds * _MS,
+        "stages": [
+            {
+                "stage": each.stage,
+                "busy_ms": each.busy_seconds * _MS,
+                "sending_ms": each.sending_seconds * _MS,
+                "bubble_ms": each.bubble_seconds * _MS,
+                "peak_in_flight": each.peak_in_flight,
+                "transfer_ms": transfer * _MS,
+                "chunks": [
+                    {
+                        "forward_ms": chunk.forward * _MS,
+                        "backward_input_ms": chunk.backward_input * _MS,
+                        "backward_weight_ms": chunk.backward_weight * _MS,
+                    }
+                    for chunk in chunks
+                ],
+            }
+            for each, transfer, chunks in zip(
+                schedule.stages, schedule.phase.transfer_seconds, schedule.phase.chunks, strict=True
+            )
         ],
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 from projector.api import Question, project
 from projector.cli import exit_codes
 from projector.cli.output import write
-from projector.cli.parser import read_command_line
+from projector.cli.parser import CommandLine, read_command_line
 from projector.cli.question import Said, ask, understand, unused_variables
 from projector.errors import BatchIndivisible, LayoutImpossible
 from projector.projection import Projection, Verdict
@@ -21,6 +21,8 @@ def run(tokens: Sequence[str], environment: Mapping[str, str]) -> int:
     said = understand(line, environment)
     if line.command in {"models", "devices"}:
         return _catalog(line.command, said)
+    if line.command == "schedule":
+        return _schedule(line, said, environment)
     question = ask(line, said, environment)
     without = (*said.without_effect, *unused_variables(line, question.text, environment))
     if line.command == "show":
@@ -60,6 +62,25 @@ def _show(question: Question, said: Said, without_effect: Iterable[str]) -> int:
         raise
     _export(question, said, without_effect)
     _print(said, projection.to_dict, lambda: show.report(projection))
+    return exit_codes.ANSWERED
+
+
+def _schedule(line: CommandLine, said: Said, environment: Mapping[str, str]) -> int:
+    """Draw the pipeline of a training configuration, or of given chunk times."""
+    from projector.cli import schedule  # noqa: PLC0415 - for this command alone
+    from projector.report.schedule import document, report  # noqa: PLC0415 - for this command alone
+
+    text = schedule.given_times(line, said)
+    if text is None:
+        question = ask(line, said, environment)
+        without = (*said.without_effect, *unused_variables(line, question.text, environment))
+        answer = schedule.of_projection(_answer(question, without), question.name)
+        _export(question, said, without)
+    else:
+        answer = schedule.of_times(text, said)
+    schedule.write_trace(answer, said)
+    width, colour = schedule.columns(said), schedule.coloured(said, environment)
+    _print(said, lambda: document(answer), lambda: report(answer, width=width, colour=colour))
     return exit_codes.ANSWERED
 
 

@@ -1,4 +1,4 @@
-"""Writing the effective configuration to a file that a person names; every way to fail is one clear line."""
+"""Writing to a file that a person names; every way to fail is one clear line."""
 
 import os
 from collections.abc import Iterable
@@ -15,10 +15,13 @@ def export(path: Path, loaded: LoadedConfiguration, *, read: Iterable[Path], fol
     `read` are the files that were named, `folder` the one below which the configuration's own sources lie. Raises
     `InputError` where the file cannot be written and where it is one of those.
     """
-    text = write(loaded)
     sources = {each.file for each in loaded.values.values() if each.file}
     inputs = [*read, *(folder / source for source in sources if folder is not None)]
-    place = f"--export_config {path}"
+    write_file(path, write(loaded), inputs=inputs, place=f"--export_config {path}")
+
+
+def write_file(path: Path, text: str, *, inputs: Iterable[Path], place: str) -> None:
+    """Write a text, wholly or not at all; raises `InputError` where it cannot be written or is one of the inputs."""
     try:
         path = path.expanduser().resolve()
         if any(_same(path, each) for each in inputs):

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from projector.cli.files import folder
+from projector.cli.picture_options import PICTURES
 from projector.cli.row import (
     CONFIGURED,
     GEMM_BACKEND,
     LAID_OUT,
+    TIMED,
     Effect,
     Fate,
     Row,
@@ -26,7 +28,6 @@ from projector.cli.row import (
 from projector.cli.variables import VARIABLES
 from projector.job import Scaling, Schedule
 
-_TIMED = ("performance", "both")
 _REMEMBERED = ("memory", "both")
 _EVERYWHERE = (*CONFIGURED, "models", "devices")
 _SIMULATE = "`simulate` needs no GPU and is the default here"
@@ -54,7 +55,8 @@ OPTIONS: tuple[Row, ...] = (
         value="FILE",
         default="required",
         fate=Fate.WORKS,
-        meaning="Training configuration, such as a Primus experiment YAML, or the name of a model in the catalog.",
+        meaning="Training configuration, such as a Primus experiment YAML, or the name of a model in the catalog; for"
+        " `schedule` also a file of given chunk times.",
         becomes="the file that is projected",
         effect=switches("config", Path),
     ),
@@ -174,7 +176,7 @@ OPTIONS: tuple[Row, ...] = (
         meaning="YAML with a `hardware_config` map: bandwidths and latencies of the links.",
         becomes="`Question.hardware`",
         effect=switches("hardware", Path),
-        commands=_TIMED,
+        commands=TIMED,
     ),
     _target(
         name="--calibration",
@@ -278,7 +280,7 @@ OPTIONS: tuple[Row, ...] = (
         fate=Fate.WORKS,
         meaning="Source of the layer times: simulate; later also benchmark, both.",
         becomes="simulate is what runs",
-        commands=_TIMED,
+        commands=TIMED,
         effect=nothing(one_of("simulate", later={"benchmark": _SIMULATE, "both": _SIMULATE})),
     ),
     _method(
@@ -288,7 +290,7 @@ OPTIONS: tuple[Row, ...] = (
         fate=Fate.WORKS,
         meaning="Cost model of matrix products: analytical; later also origami.",
         becomes="analytical is what runs",
-        commands=_TIMED,
+        commands=TIMED,
         effect=nothing(GEMM_BACKEND),
     ),
     _method(
@@ -346,7 +348,7 @@ OPTIONS: tuple[Row, ...] = (
     _benchmark(
         name="--profile-only",
         hidden=True,
-        commands=_TIMED,
+        commands=TIMED,
         meaning="Stop after the benchmark.",
     ),
     _output(
@@ -366,6 +368,7 @@ OPTIONS: tuple[Row, ...] = (
         becomes="the exit code",
         effect=switches("check", bool),
     ),
+    *PICTURES,
     _output(
         name="--debug",
         fate=Fate.WORKS,

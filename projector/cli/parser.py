@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "memory": "Does the job fit in each GPU's memory?",
     "performance": "How fast will it run?",
     "both": "Both questions at once.",
+    "schedule": "What does the pipeline schedule look like, and which one would be faster?",
     "show": "Every effective value of a configuration and where it comes from.",
     "convert": "The configuration as the project's own plain YAML, which reads back to the same job.",
     "models": "Models that the catalog knows, with sources.",

@@ -9,13 +9,16 @@ from projector.api import Question
 from projector.cli.files import read_text
 from projector.cli.options import variables_of
 from projector.cli.parser import CommandLine
-from projector.cli.row import PROJECTIONS, Effect, Fate, Row, UsageError
+from projector.cli.row import PROJECTIONS, TIMED, Effect, Fate, Row, UsageError
 from projector.cli.variables import VARIABLES
 from projector.config.overrides import split_overrides
 from projector.errors import InputError, NotAvailable, PresetUnknown
 
 _FILE_SUFFIXES = frozenset({".json", ".sh", ".slurm", ".toml", ".txt", ".yaml", ".yml"})
 """Endings of files, which no name of a model has."""
+
+_WRITTEN = frozenset({"export", "trace"})
+"""Switches that name a file to be written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +37,7 @@ class Said:
     @property
     def files(self) -> tuple[Path, ...]:
         """Files that were named to be read."""
-        named = (value for name, value in self.switches.items() if name != "export")
+        named = (value for name, value in self.switches.items() if name not in _WRITTEN)
         several = (value if isinstance(value, tuple | list) else (value,) for value in named)
         return tuple(value for values in several for value in values if isinstance(value, Path))
 
@@ -81,7 +84,7 @@ def ask(line: CommandLine, said: Said, environment: Mapping[str, str]) -> Questi
         variables=dict(environment),
         overrides=said.overrides,
         memory=line.command in {"memory", "both"},
-        performance=line.command in {"performance", "both"},
+        performance=line.command in TIMED,
         hardware=None if hardware is None else read_text(hardware),
         calibration=None if calibration is None else read_text(calibration),
     )
@@ -156,7 +159,8 @@ def _concerning_others(command: str, environment: Mapping[str, str]) -> Iterator
     """Variables that are set and play no part in this projection."""
     for row in VARIABLES:
         if command in PROJECTIONS and command not in row.commands and environment.get(row.name):
-            yield _label(row, f"concerns {' and '.join(row.commands)}")
+            *others, last = row.commands
+            yield _label(row, f"concerns {', '.join(others)} and {last}" if others else f"concerns {last}")
 
 
 def _label(row: Row, reason: str) -> str:

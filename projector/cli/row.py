@@ -18,8 +18,13 @@ _DIGITS = 12
 _LARGEST_SHARE = 100
 """Largest share that is read, so that what it widens stays finite."""
 
-PROJECTIONS = ("memory", "performance", "both")
+_NARROWEST, _WIDEST = 40, 10_000
+"""Columns of a picture, at least and at most."""
+
+PROJECTIONS = ("memory", "performance", "both", "schedule")
 """The commands that project."""
+TIMED = ("performance", "both", "schedule")
+"""The commands that project time."""
 LAID_OUT = (*PROJECTIONS, "show")
 """The commands that lay a training configuration out on a target."""
 CONFIGURED = (*LAID_OUT, "convert")
@@ -149,6 +154,14 @@ def factor(text: str) -> float:
     if not 1.0 <= number < inf:
         raise InputError(f"{shown(text)} is not a factor", expected="a number of 1 or more, such as 1.5")
     return number
+
+
+def columns_wide(text: str) -> int:
+    """A number of columns in which a picture can be drawn."""
+    columns = count(text)
+    if not _NARROWEST <= columns <= _WIDEST:
+        raise InputError(f"{columns} columns", expected=f"a number from {_NARROWEST} to {_WIDEST}")
+    return columns
 
 
 def one_of(*available: str, later: Mapping[str, str] | None = None) -> Callable[[str], str]:

@@ -7,9 +7,20 @@ matter here are named in the result.
 from functools import partial
 
 from projector.cli.files import folder
-from projector.cli.row import CONFIGURED, GEMM_BACKEND, LAID_OUT, PROJECTIONS, Fate, Row, count, nothing, one_of, sets
+from projector.cli.row import (
+    CONFIGURED,
+    GEMM_BACKEND,
+    LAID_OUT,
+    PROJECTIONS,
+    TIMED,
+    Fate,
+    Row,
+    count,
+    nothing,
+    one_of,
+    sets,
+)
 
-_TIMED = ("performance", "both")
 _TOPOLOGY = "Environment: topology"
 _SIMULATION = "Environment: simulation"
 _KNOBS = "Environment: tuning"
@@ -38,7 +49,7 @@ def _refused(name: str, meaning: str, default: str = "", instead: str = _OWN_CON
         becomes=instead,
         fate=Fate.REFUSED,
         value="V",
-        commands=_TIMED if group == _KNOBS else PROJECTIONS,
+        commands=TIMED if group == _KNOBS else PROJECTIONS,
     )
 
 
@@ -101,7 +112,7 @@ _SIMULATION_ROWS = (
         meaning="Cost model of matrix products.",
         becomes="analytical is what runs; others are refused, unless an option says",
         behind=("--gemm-backend",),
-        commands=_TIMED,
+        commands=TIMED,
         effect=nothing(GEMM_BACKEND),
     ),
     _simulation(

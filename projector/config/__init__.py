@@ -2,8 +2,9 @@
 
 Where the parts are: `detection` recognises the dialect and `reading` calls its reader; `primus`, `megatron`,
 `torchtitan`, `huggingface` and `own` hold one reader each; `hardware_file` and `calibration_file` read figures of a
-machine; `safe_yaml`, `variables`, `expressions`, `files` and `overrides` are what every reader shares to take in
-untrusted text; `tree` keeps the source of each value, `keys` types it, `notes` collects what has to be said.
+machine, `pipeline_file` given chunk times; `safe_yaml`, `variables`, `expressions`, `files` and `overrides` are what
+every reader shares to take in untrusted text; `tree` keeps the source of each value, `keys` types it, `notes` collects
+what has to be said.
 """
 
 from projector.config.allocator_settings import VARIABLES as ALLOCATOR_VARIABLES
@@ -11,6 +12,7 @@ from projector.config.calibration_file import read_calibration_file
 from projector.config.detection import FORMATS, detect
 from projector.config.hardware_file import read_hardware_file
 from projector.config.overrides import Override, overrides_from_pairs, parse_override, parse_overrides
+from projector.config.pipeline_file import PipelineCase, PipelineFile, is_pipeline_file, read_pipeline_file
 from projector.config.reading import read, read_file
 from projector.provenance import Assumption, ConfigValue, LoadedConfiguration, Source, Unmodelled
 
@@ -21,9 +23,12 @@ __all__ = [
     "ConfigValue",
     "LoadedConfiguration",
     "Override",
+    "PipelineCase",
+    "PipelineFile",
     "Source",
     "Unmodelled",
     "detect",
+    "is_pipeline_file",
     "overrides_from_pairs",
     "parse_override",
     "parse_overrides",
@@ -31,4 +36,5 @@ __all__ = [
     "read_calibration_file",
     "read_file",
     "read_hardware_file",
+    "read_pipeline_file",
 ]

@@ -1,6 +1,6 @@
 """From a laid-out job to the time half of the answer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import log2
 from typing import NamedTuple
@@ -23,24 +23,23 @@ from projector.projection import (
     ComparedSchedule,
     LayerTime,
     PerformanceProjection,
+    PipelinePhase,
     ScheduleResult,
-    StageTime,
     WaterfallStep,
 )
 from projector.schedule import (
-    ALL_AT_ONCE,
     AVAILABLE,
     OF_MEGATRON,
     OF_PYTORCH,
-    Order,
-    Passes,
     PipelineTime,
     framework_schedule,
-    in_flight,
     named_schedule,
-    order,
-    pipeline_time,
+    phase_time,
     planned_schedule,
+    scheduled,
+    short_order,
+    suits,
+    too_few_micro_batches,
 )
 
 BUBBLE = "pipeline bubble"
@@ -57,8 +56,6 @@ _INTERLEAVED_EXPOSURE = 0.7
 NVIDIA/dgxc-benchmarking's ladders)."""
 _CLOCK_PASSES = 3
 """Projections until the clock and the step that it depends on agree to a per mille."""
-_STEADY_GROUPS = 4
-"""Groups of micro batches after which activations in flight no longer grow."""
 
 
 class _Pipeline(NamedTuple):
@@ -73,21 +70,19 @@ class _Pipeline(NamedTuple):
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
 
-    def time(self, schedule: Schedule, layout: Layout) -> PipelineTime:
-        """Longest path of a schedule, as often as an iteration runs it."""
+    def phase(self, schedule: Schedule, layout: Layout) -> PipelinePhase:
+        """What a schedule needs: sends that interleaving hides are left out."""
         exposure = _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
-        run = pipeline_time(
-            schedule,
-            len(self.chunks[0]),
-            layout.run_micro_batches,
-            [[chunk.durations for chunk in rank] for rank in self.chunks],
-            [seconds * exposure for seconds in self.transfers],
+        return PipelinePhase(
+            chunks=tuple(tuple(chunk.durations for chunk in rank) for rank in self.chunks),
+            micro_batches=layout.run_micro_batches,
+            transfer_seconds=tuple(seconds * exposure for seconds in self.transfers),
+            blocking=True,
+            runs=layout.pipeline_runs,
             group=layout.micro_batch_group,
             pending=layout.pending_micro_batches,
-            blocking=True,
+            barrier=not (self.post_validates and schedule.splits_backward),
         )
-        unbarred = self.post_validates and schedule.splits_backward
-        return (run.without_barrier() if unbarred else run).repeated(layout.pipeline_runs)
 
 
 def project_performance(  # noqa: PLR0913 - what decides the time of a job
@@ -116,28 +111,38 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         costs = CostModel(settled_device, layout, software=job.software, backend=backend, overrides=overrides)
         blocks = BlockTimes(job, layout, costs)
         pipeline = _pipeline(job, layout, costs, blocks)
-        time = pipeline.time(chosen, layout)
+        phase = pipeline.phase(chosen, layout)
+        time = phase_time(chosen, phase)
         parts, traffic = _waterfall(pipeline, time, layout, device)
         settled_device = settled(device, parts)
     iteration = sum(parts.values())
     flops = sum(chunk.forward_flops for rank in pipeline.chunks for chunk in rank)
     achieved = model_passes(job) * flops * layout.micro_batches / layout.pipeline / iteration / TERA
     peak = peak_rate(device, job.precision.low_precision) / TERA
+    result = scheduled(chosen, phase, time)
     return PerformanceProjection(
         iteration_seconds=iteration,
         tokens_per_second_per_device=layout.global_batch * job.batch.sequence_length / iteration / target.devices,
         tflops_per_device=achieved,
         mfu=achieved / peak,
         mfu_base_tflops=peak,
-        bubble_ratio=_bubble_ratio(time),
         waterfall=tuple(WaterfallStep(name=name, seconds=seconds) for name, seconds in parts.items()),
         communication=_communication(traffic),
-        schedule=_schedule_result(chosen, time, layout),
+        schedule=result,
         compared_schedules=tuple(_compared(job, target, layout, costs, peak_allocated_bytes))
         if schedule == "all"
         else (),
         layer_times=_layer_times(job, layout, blocks),
+        warnings=tuple(_warnings(result, layout)),
     )
+
+
+def _warnings(result: ScheduleResult, layout: Layout) -> Iterator[str]:
+    """What a person should know before running the job so."""
+    few = too_few_micro_batches(result)
+    if few is not None:
+        batch = few.enough and few.enough * layout.pipeline_runs * layout.micro_batch * layout.data
+        yield few.told(f"a global batch of {batch:,} sequences on as many devices" if batch else "")
 
 
 def model_passes(job: TrainingJob) -> int:
@@ -212,12 +217,6 @@ def _waterfall(
     return parts, traffic
 
 
-def _bubble_ratio(time: PipelineTime) -> float:
-    ranks = len(time.busy)
-    waiting = sum(time.seconds - busy - sending for busy, sending in zip(time.busy, time.sending, strict=True))
-    return max(0.0, waiting / (ranks * time.seconds))
-
-
 def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> tuple[CommunicationTotal, ...]:
     return tuple(
         CommunicationTotal(
@@ -231,38 +230,16 @@ def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> t
     )
 
 
-def _short_order(schedule: Schedule, layout: Layout) -> Order:
-    """The order of as many micro batches as show what is in flight; raises what `order` raises for all of them."""
-    group, run = layout.micro_batch_group, layout.run_micro_batches
-    count = run if schedule in ALL_AT_ONCE else min(run, _STEADY_GROUPS * group + run % group)
-    passes = Passes(limit=layout.pending_micro_batches)
-    return order(schedule, layout.pipeline, layout.virtual_pipeline, count, group, passes=passes)
-
-
-def _schedule_result(schedule: Schedule, time: PipelineTime, layout: Layout) -> ScheduleResult:
-    peaks = in_flight(_short_order(schedule, layout))
-    return ScheduleResult(
-        name=schedule.value,
-        stages=tuple(
-            StageTime(
-                stage=rank,
-                busy_seconds=time.busy[rank],
-                bubble_seconds=max(0.0, time.seconds - time.busy[rank] - time.sending[rank]),
-                peak_in_flight=peaks[rank].weight / layout.virtual_pipeline,
-            )
-            for rank in range(layout.pipeline)
-        ),
-    )
-
-
 def _offered(job: TrainingJob, layout: Layout) -> list[Schedule]:
-    """Schedules of the job's framework, and the one it states; none twice under another name."""
+    """Schedules of the job's framework, and the one it states, for its chunks; none twice under another name."""
     framework = OF_PYTORCH if job.software.dialect is Dialect.TORCHTITAN else OF_MEGATRON
     known = framework | {framework_schedule(layout.virtual_pipeline, job.schedule)}
     return [
         schedule
         for schedule in AVAILABLE
-        if schedule in known and planned_schedule(schedule, layout.pipeline, layout.run_micro_batches) is schedule
+        if schedule in known
+        and suits(schedule, layout.virtual_pipeline)
+        and planned_schedule(schedule, layout.pipeline, layout.run_micro_batches) is schedule
     ]
 
 
@@ -277,17 +254,17 @@ def _compared(
     found = []
     for schedule in _offered(job, layout):
         try:
-            _short_order(schedule, layout)
             placed = _placed(job, target, layout, schedule)
+            pipeline = _pipeline(job, placed, costs, BlockTimes(job, placed, costs))
+            phase = pipeline.phase(schedule, placed)
+            short_order(schedule, phase)
         except InputError:
             continue
-        pipeline = _pipeline(job, placed, costs, BlockTimes(job, placed, costs))
-        time = pipeline.time(schedule, placed)
+        time = phase_time(schedule, phase)
         found.append(
             ComparedSchedule(
-                name=schedule.value,
+                result=scheduled(schedule, phase, time),
                 iteration_seconds=sum(_waterfall(pipeline, time, placed, costs.device)[0].values()),
-                bubble_ratio=_bubble_ratio(time),
                 peak_allocated_bytes=peak_allocated_bytes(schedule) if peak_allocated_bytes else 0,
             )
         )

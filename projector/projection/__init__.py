@@ -23,12 +23,14 @@ from projector.projection.performance import (
     StageTime,
     WaterfallStep,
 )
+from projector.projection.pipeline import ChunkDurations, PipelinePhase
 from projector.projection.whole import SCHEMA_VERSION, Projection, ResolvedLayout, Suggestion
 
 __all__ = [
     "SAVED",
     "SCHEMA_VERSION",
     "TIME",
+    "ChunkDurations",
     "CommunicationTotal",
     "ComparedSchedule",
     "ComponentParameters",
@@ -40,6 +42,7 @@ __all__ = [
     "MemoryProjection",
     "ParameterCounts",
     "PerformanceProjection",
+    "PipelinePhase",
     "Projection",
     "ResolvedLayout",
     "SavedActivations",

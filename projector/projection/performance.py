@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from projector.projection.pipeline import PipelinePhase
+
 TIME = "the time of an iteration"
 """What an answer with memory alone calls a time that nobody can tell on the device, under `unmodelled`."""
 
@@ -44,6 +46,10 @@ class StageTime:
     """Time waiting."""
     peak_in_flight: float
     """Most micro batches (of whole stages, chunks counted by their share) whose activations are alive at once."""
+    sending_seconds: float = 0.0
+    """Time in sends that occupy the stage."""
+    peak_activation_bytes: float | None = None
+    """Most bytes that these micro batches keep, where the phase says what one of them keeps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,20 +60,46 @@ class ScheduleResult:
     """Its name as in `--pipeline-schedule-algorithm`."""
     stages: tuple[StageTime, ...]
     """Per pipeline stage."""
+    phase: PipelinePhase
+    """What it was computed from."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the pipeline phase, all runs together."""
+        first = self.stages[0]
+        return first.busy_seconds + first.sending_seconds + first.bubble_seconds
+
+    @property
+    def bubble_ratio(self) -> float:
+        """Share of it spent waiting, on average over stages, 0-1."""
+        return sum(stage.bubble_seconds for stage in self.stages) / (len(self.stages) * self.seconds)
+
+    @property
+    def peak_in_flight(self) -> float:
+        """Most micro batches whose activations a stage keeps at once, over all stages."""
+        return max(stage.peak_in_flight for stage in self.stages)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedSchedule:
     """One line of a comparison of schedules."""
 
-    name: str
-    """Schedule."""
+    result: ScheduleResult
+    """The schedule, with what every stage does under it."""
     iteration_seconds: float
     """Iteration time under it."""
-    bubble_ratio: float
-    """Share of the pipeline phase spent waiting, on average over stages, 0-1."""
     peak_allocated_bytes: int
     """Peak allocated of the worst stage under it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.result.name
+
+    @property
+    def bubble_ratio(self) -> float:
+        """Share of the pipeline phase spent waiting, on average over stages, 0-1."""
+        return self.result.bubble_ratio
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,8 +130,6 @@ class PerformanceProjection:
     """`tflops_per_device` over `mfu_base_tflops`, 0-1."""
     mfu_base_tflops: float
     """Dense peak of the device in the job's GEMM precision, in 1e12 FLOP/s."""
-    bubble_ratio: float
-    """Share of the pipeline phase spent waiting, on average over stages, 0-1."""
     waterfall: tuple[WaterfallStep, ...]
     """Parts that add up to `iteration_seconds`."""
     communication: tuple[CommunicationTotal, ...]
@@ -110,3 +140,10 @@ class PerformanceProjection:
     """Filled when schedules were compared."""
     layer_times: tuple[LayerTime, ...] = ()
     """By kind of layer."""
+    warnings: tuple[str, ...] = ()
+    """What a person should know before running the job so."""
+
+    @property
+    def bubble_ratio(self) -> float:
+        """Share of the pipeline phase spent waiting, on average over stages, 0-1."""
+        return self.schedule.bubble_ratio

@@ -2,10 +2,12 @@
 
 A schedule is one total order of events per pipeline rank; data dependencies between ranks add the rest. Its time is the
 longest path through that partial order (`longest_path`), its memory the most activations alive on a rank
-(`in_flight`). Nothing here knows what a forward pass is or costs; `projector.performance` supplies durations,
-`projector.memory` bytes.
+(`in_flight`); `phase` is the door for whoever has model chunks with their times. Nothing here knows what a forward pass
+is or costs; `projector.performance` supplies durations, `projector.memory` bytes.
 """
 
+from projector.projection import ChunkDurations
+from projector.schedule.bubble import TooFew, too_few_micro_batches
 from projector.schedule.events import WHOLE, Event, Kind, Order, Passes
 from projector.schedule.in_flight import InFlight, in_flight
 from projector.schedule.order import (
@@ -18,8 +20,10 @@ from projector.schedule.order import (
     named_schedule,
     order,
     planned_schedule,
+    suits,
 )
-from projector.schedule.timeline import ChunkDurations, PipelineTime, Timeline, longest_path, pipeline_time
+from projector.schedule.phase import Replay, grouped, phase_time, replay, replayed_micro_batches, scheduled, short_order
+from projector.schedule.timeline import PipelineTime, Timeline, longest_path, pipeline_time
 
 __all__ = [
     "ADAPTIVE",
@@ -35,12 +39,22 @@ __all__ = [
     "Order",
     "Passes",
     "PipelineTime",
+    "Replay",
     "Timeline",
+    "TooFew",
     "framework_schedule",
+    "grouped",
     "in_flight",
     "longest_path",
     "named_schedule",
     "order",
+    "phase_time",
     "pipeline_time",
     "planned_schedule",
+    "replay",
+    "replayed_micro_batches",
+    "scheduled",
+    "short_order",
+    "suits",
+    "too_few_micro_batches",
 ]

@@ -102,9 +102,9 @@ def order(  # noqa: PLR0913 - what decides an order
         msg = f"{pipeline} stages, {chunks} chunks and {micro_batches} micro batches"
         raise InputError(msg, place="pipeline schedule", expected="each must be at least 1")
     offer = _OFFERS[schedule]
-    least, most = offer.fewest_chunks, offer.most_chunks
-    if not least <= chunks <= most:
-        wanted = f"{least}" if least == most else f"{least} or more"
+    if not suits(schedule, chunks):
+        least = offer.fewest_chunks
+        wanted = f"{least}" if least == offer.most_chunks else f"{least} or more"
         raise LayoutImpossible(
             f"{schedule.value} with {chunks} model chunks per stage",
             place="pipeline schedule",
@@ -131,6 +131,11 @@ def order(  # noqa: PLR0913 - what decides an order
         splits_backward=schedule.splits_backward,
         folded=schedule in V_SHAPED,
     )
+
+
+def suits(schedule: Schedule, chunks: int) -> bool:
+    """Whether a schedule is made for so many model chunks per rank."""
+    return _OFFERS[schedule].fewest_chunks <= chunks <= _OFFERS[schedule].most_chunks
 
 
 _Builder: TypeAlias = Callable[[_Size], tuple[RankOrder, ...]]

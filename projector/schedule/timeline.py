@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from projector.job import Schedule
 from projector.parallelism.stages import PENDING_PER_STAGE
+from projector.projection import ChunkDurations
 from projector.schedule.events import Kind, Order, Passes
 from projector.schedule.order import ADAPTIVE, order
 
@@ -18,22 +19,6 @@ _STEADY_FILLINGS = 3
 _STEADY_GROUPS = 2
 """Groups of micro batches after which a schedule repeats itself: with one chunk every micro batch,
 with several every group."""
-
-
-class ChunkDurations(NamedTuple):
-    """Seconds of one micro batch in one model chunk."""
-
-    forward: float
-    """Forward pass."""
-    backward_input: float
-    """Backward pass towards the input, recomputation included."""
-    backward_weight: float
-    """Backward pass towards the weights."""
-
-    @property
-    def total(self) -> float:
-        """Seconds that the chunk occupies its rank per micro batch."""
-        return self.forward + self.backward_input + self.backward_weight
 
 
 Durations: TypeAlias = Sequence[Sequence[ChunkDurations]]
@@ -127,7 +112,7 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
     one period: a micro batch with one chunk, a group of them, `pipeline` if not said, with several.
     """
     pipeline = len(durations)
-    passes = planned_passes(durations, pending or PENDING_PER_STAGE * pipeline) if schedule in ADAPTIVE else None
+    passes = planned_by(schedule, durations, pending)
 
     def path(count: int) -> Timeline:
         events = order(schedule, pipeline, chunks, count, group, passes=passes)
@@ -149,6 +134,13 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
         for start, end in ((short.seconds, long.seconds), (short.span, long.span))
     )
     return PipelineTime(seconds=seconds, busy=busy, sending=sending, span=span)
+
+
+def planned_by(schedule: Schedule, durations: Durations, pending: int | None) -> Passes | None:
+    """What a schedule that is planned ahead knows of the passes; None where the schedule is none of these."""
+    if schedule not in ADAPTIVE:
+        return None
+    return planned_passes(durations, pending or PENDING_PER_STAGE * len(durations))
 
 
 def planned_passes(durations: Durations, limit: int) -> Passes:

@@ -14,6 +14,7 @@ from projector.projection import (
     MemoryLevel,
     MemoryProjection,
     PerformanceProjection,
+    PipelinePhase,
     ScheduleResult,
     StageMemory,
     Verdict,
@@ -55,10 +56,11 @@ def _speed(seconds: float) -> PerformanceProjection:
         tflops_per_device=1.0,
         mfu=0.5,
         mfu_base_tflops=2.0,
-        bubble_ratio=0.0,
         waterfall=(),
         communication=(),
-        schedule=ScheduleResult(name="1f1b", stages=()),
+        schedule=ScheduleResult(
+            name="1f1b", stages=(), phase=PipelinePhase(chunks=(), micro_batches=1, transfer_seconds=())
+        ),
     )
 
 

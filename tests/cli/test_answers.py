@@ -353,5 +353,5 @@ def test_console_command_and_module_are_the_same_door() -> None:
 
 
 def test_every_command_is_answered_here() -> None:
-    assert set(COMMANDS) == {"memory", "performance", "both", "show", "convert", "models", "devices"}
+    assert set(COMMANDS) == {"memory", "performance", "both", "schedule", "show", "convert", "models", "devices"}
     assert main.__module__ == "projector.cli"

@@ -25,6 +25,8 @@ VALUES = {
     "--memory-safety-margin": "0.05",
     "--expandable-segments": "false",
     "--output": "json",
+    "--width": "100",
+    "--color": "never",
     "PRIMUS_ROOT": str(SAMPLES),
     "PRIMUS_GPU_ARCH": "mi325x",
     "PRIMUS_GEMM_BACKEND": "analytical",
@@ -100,7 +102,7 @@ def test_variable_without_effect_is_named_with_the_reason(row: Row, name: str, c
 
 def test_variable_of_another_projection_is_named() -> None:
     said = understood("memory", "--config", SAMPLE, PRIMUS_OPT_HBM_EFF="0.5")
-    assert said.without_effect == ("PRIMUS_OPT_HBM_EFF (environment: concerns performance and both)",)
+    assert said.without_effect == ("PRIMUS_OPT_HBM_EFF (environment: concerns performance, both and schedule)",)
 
 
 @pytest.mark.parametrize("row", [row for row in VARIABLES if row.behind], ids=lambda row: row.name)
@@ -128,6 +130,7 @@ def test_our_own_options_and_variables_are_these() -> None:
     assert {row.name for row in TABLE} - set(primus) == {
         "--calibration",
         "--check",
+        "--color",
         "--debug",
         "--expandable-segments",
         "--devices-per-node",
@@ -136,6 +139,8 @@ def test_our_own_options_and_variables_are_these() -> None:
         "--primus-root",
         "--routing-imbalance",
         "--scaling",
+        "--trace",
+        "--width",
         "--with",
         "PRIMUS_ROOT",
     }

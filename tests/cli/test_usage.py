@@ -12,7 +12,10 @@ BOTH = ("both", "--config", SAMPLE)
 @pytest.mark.parametrize(
     ("tokens", "wanted"),
     [
-        ((), "a command is needed; one of memory, performance, both, show, convert, models, devices; see projector"),
+        (
+            (),
+            "a command is needed; one of memory, performance, both, schedule, show, convert, models, devices; see",
+        ),
         (("--output", "json"), "'json' is not a command"),
         (("bth",), "'bth' is not a command; did you mean both?"),
         (("both",), "both: --config FILE, the training configuration, is needed"),

@@ -36,8 +36,9 @@ def test_the_readme_shows_what_the_programs_print() -> None:
     assert text == readme.render(text)
 
 
-def test_the_page_about_memory_shows_what_the_command_prints() -> None:
-    text = readme.MEMORY_PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", readme.PAGES_WITH_OUTPUTS, ids=lambda page: page.stem)
+def test_a_page_shows_what_the_command_prints(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     assert readme.COMMAND.search(text)
     assert text == readme.with_outputs(text)
 

@@ -5,6 +5,7 @@ from typing import Any
 from projection_operator.api.spec import Request, parse_request
 from projector.job import Target
 from projector.projection import (
+    ChunkDurations,
     CommunicationTotal,
     Confidence,
     MemoryComponent,
@@ -12,6 +13,7 @@ from projector.projection import (
     MemoryProjection,
     ParameterCounts,
     PerformanceProjection,
+    PipelinePhase,
     Projection,
     ResolvedLayout,
     ScheduleResult,
@@ -89,7 +91,6 @@ def performance() -> PerformanceProjection:
         tflops_per_device=498.6,
         mfu=0.381,
         mfu_base_tflops=1307.4,
-        bubble_ratio=0.0,
         waterfall=(WaterfallStep(name="compute", seconds=20.0), WaterfallStep(name="optimizer step", seconds=2.67)),
         communication=(
             CommunicationTotal(
@@ -97,7 +98,13 @@ def performance() -> PerformanceProjection:
             ),
         ),
         schedule=ScheduleResult(
-            name="1f1b", stages=(StageTime(stage=0, busy_seconds=20.0, bubble_seconds=0.0, peak_in_flight=1.0),)
+            name="1f1b",
+            stages=(StageTime(stage=0, busy_seconds=20.0, bubble_seconds=0.0, peak_in_flight=1.0),),
+            phase=PipelinePhase(
+                chunks=((ChunkDurations(forward=5.0, backward_input=10.0, backward_weight=5.0),),),
+                micro_batches=1,
+                transfer_seconds=(0.0,),
+            ),
         ),
     )
 

@@ -12,7 +12,7 @@ from projection_operator.api.quantity import bytes_of
 from projection_operator.api.status import DeviceSource, answer_fields
 from projector.projection import MemoryComponent, MemoryLevel, Projection
 from projector.provenance import Assumption, Unmodelled
-from tests.operator.builders import GIB, memory, projection, stage
+from tests.operator.builders import GIB, memory, performance, projection, stage
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +48,14 @@ def huge() -> Projection:
         memory=replace(memory(stages=stages), confidence_reasons=(long,) * 100),
         unmodelled=(Unmodelled(what=long, where=long, effect=long, decides=False),) * 100,
         assumed=(Assumption(what=long, why=long),) * 100,
+        performance=replace(performance(), warnings=(long,) * 100),
     )
+
+
+def test_warnings_of_the_time_half_are_told() -> None:
+    warned = projection(performance=replace(performance(), warnings=("too few micro batches",)))
+    assert fields(warned)["warnings"] == ["too few micro batches"]
+    assert fields(projection(performance=None))["warnings"] == []
 
 
 @pytest.mark.parametrize(

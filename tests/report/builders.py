@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from projector.job import Scaling, Target
 from projector.projection import (
+    ChunkDurations,
     CommunicationTotal,
     ComparedSchedule,
     ComponentParameters,
@@ -15,6 +16,7 @@ from projector.projection import (
     MemoryProjection,
     ParameterCounts,
     PerformanceProjection,
+    PipelinePhase,
     Projection,
     ResolvedLayout,
     SavedActivations,
@@ -85,6 +87,18 @@ def a_memory(*, stages: int = 1, verdict: Verdict = Verdict.FITS) -> MemoryProje
     )
 
 
+def a_schedule(*, stages: int = 1) -> ScheduleResult:
+    one = ChunkDurations(forward=0.5, backward_input=0.75, backward_weight=0.5)
+    return ScheduleResult(
+        name="1f1b",
+        stages=tuple(
+            StageTime(stage=rank, busy_seconds=7.0, bubble_seconds=1.0, peak_in_flight=float(stages - rank))
+            for rank in range(stages)
+        ),
+        phase=PipelinePhase(chunks=((one,),) * stages, micro_batches=4, transfer_seconds=(0.25,) * stages),
+    )
+
+
 def a_performance(*, stages: int = 1) -> PerformanceProjection:
     return PerformanceProjection(
         iteration_seconds=8.0,
@@ -92,7 +106,6 @@ def a_performance(*, stages: int = 1) -> PerformanceProjection:
         tflops_per_device=512.25,
         mfu=0.3918,
         mfu_base_tflops=1307.4,
-        bubble_ratio=0.125,
         waterfall=(
             WaterfallStep(name="compute", seconds=6.0),
             WaterfallStep(name="pipeline bubble", seconds=1.0),
@@ -104,17 +117,12 @@ def a_performance(*, stages: int = 1) -> PerformanceProjection:
                 group="data", collective="reduce-scatter", message_bytes=3 << 30, seconds=1.5, exposed_seconds=0.75
             ),
         ),
-        schedule=ScheduleResult(
-            name="1f1b",
-            stages=tuple(
-                StageTime(stage=rank, busy_seconds=7.0, bubble_seconds=1.0, peak_in_flight=float(stages - rank))
-                for rank in range(stages)
-            ),
-        ),
+        schedule=a_schedule(stages=stages),
         compared_schedules=(
-            ComparedSchedule(name="1f1b", iteration_seconds=8.0, bubble_ratio=0.125, peak_allocated_bytes=120 * GIB),
+            ComparedSchedule(result=a_schedule(stages=stages), iteration_seconds=8.0, peak_allocated_bytes=120 * GIB),
         ),
         layer_times=(LayerTime(name="dense layer", count=80, forward_seconds=0.0125, backward_seconds=0.0375),),
+        warnings=("few micro batches for the stages",),
     )
 
 

@@ -107,9 +107,15 @@ def test_unmodelled_assumed_and_ignored_are_named() -> None:
     assert "lr, save" in text
 
 
+def test_warnings_come_before_what_the_answer_rests_on() -> None:
+    text = report(a_projection())
+    assert "Warnings\n--------\n- few micro batches for the stages\n" in text
+    assert text.index("Warnings\n") < text.index("Not modelled\n")
+
+
 def test_sections_without_content_are_left_out() -> None:
     text = report(without_halves(a_projection()))
-    for title in ("Memory per GPU", "Time per iteration", "Assumed", "Not modelled", "Without influence"):
+    for title in ("Warnings", "Memory per GPU", "Time per iteration", "Assumed", "Not modelled", "Without influence"):
         assert title not in text
 
 

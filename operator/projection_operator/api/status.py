@@ -52,6 +52,7 @@ def answer_fields(projection: Projection, *, device_source: DeviceSource, tokens
             for item in projection.unmodelled[:NOTES_MAX]
         ],
         "assumed": [truncated(f"{item.what}: {item.why}", 512) for item in projection.assumed[:NOTES_MAX]],
+        "warnings": [truncated(warning, 512) for warning in _warnings(projection)[:NOTES_MAX]],
     }
     if projection.memory is not None:
         fields["verdict"] = str(projection.memory.verdict)
@@ -62,6 +63,10 @@ def answer_fields(projection: Projection, *, device_source: DeviceSource, tokens
     if projection.performance is not None:
         fields["throughput"] = _throughput(projection.performance, devices=target.devices, tokens=tokens)
     return fields
+
+
+def _warnings(projection: Projection) -> tuple[str, ...]:
+    return () if projection.performance is None else projection.performance.warnings
 
 
 def progress_fields(stored: Mapping[str, Any], conditions: list[dict[str, Any]], *, now: datetime) -> dict[str, Any]:

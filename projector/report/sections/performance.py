@@ -1,8 +1,8 @@
 """Where the iteration's time goes."""
 
-from projector.projection import PerformanceProjection
+from projector.projection import PerformanceProjection, ScheduleResult
 from projector.report.table import bar, columns, heading
-from projector.report.units import adding_up, percent
+from projector.report.units import GIB, adding_up, percent
 
 _BAR = 18
 """Columns of a bar."""
@@ -54,17 +54,28 @@ def _communication(performance: PerformanceProjection) -> str:
 
 
 def _stages(performance: PerformanceProjection) -> str:
-    stages = performance.schedule.stages
-    rows = [("  stage", "busy ms", "waiting ms", "micro batches in flight")]
-    for each in stages:
-        times = (f"{each.busy_seconds * 1e3:,.1f}", f"{each.bubble_seconds * 1e3:,.1f}")
-        rows.append((f"  {each.stage}", *times, f"{each.peak_in_flight:,.1f}"))
-    return columns(rows) if len(stages) > 1 else ""
+    return stages(performance.schedule) if len(performance.schedule.stages) > 1 else ""
+
+
+def stages(schedule: ScheduleResult) -> str:
+    """What every stage does during the pipeline phase."""
+    kept = any(each.peak_activation_bytes is not None for each in schedule.stages)
+    rows = [
+        ("  stage", "busy ms", "sending ms", "waiting ms", "micro batches in flight", *(["GiB kept"] if kept else []))
+    ]
+    for each in schedule.stages:
+        times = (each.busy_seconds, each.sending_seconds, each.bubble_seconds)
+        size = [f"{(each.peak_activation_bytes or 0) / GIB:,.2f}"] if kept else []
+        rows.append(
+            (f"  {each.stage}", *(f"{time * 1e3:,.1f}" for time in times), f"{each.peak_in_flight:,.1f}", *size)
+        )
+    return columns(rows)
 
 
 def _compared(performance: PerformanceProjection) -> str:
-    rows = [("  schedule", "iteration ms", "bubble", "peak allocated GiB")]
+    rows = [("  schedule", "iteration ms", "bubble", "in flight", "peak allocated GiB")]
     for each in performance.compared_schedules:
-        peak = f"{each.peak_allocated_bytes / 2**30:,.2f}"
-        rows.append((f"  {each.name}", f"{each.iteration_seconds * 1e3:,.1f}", percent(each.bubble_ratio), peak))
+        peak = f"{each.peak_allocated_bytes / GIB:,.2f}"
+        times = (f"{each.iteration_seconds * 1e3:,.1f}", percent(each.bubble_ratio))
+        rows.append((f"  {each.name}", *times, f"{each.result.peak_in_flight:,.1f}", peak))
     return columns(rows) if performance.compared_schedules else ""

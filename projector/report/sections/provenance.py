@@ -1,6 +1,6 @@
-"""What the answer rests on: assumed, not modelled, ignored, suggested."""
+"""What to know beside the figures: warnings, suggestions, and what the answer rests on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from projector.projection import Projection
 from projector.report.table import heading, paragraph
@@ -19,8 +19,19 @@ def sections(projection: Projection) -> Iterator[str]:
         for each in projection.unmodelled
     ]
     assumed = [f"{each.what}: {each.why}" for each in projection.assumed]
-    for title, items in (("Suggestions", suggestions), ("Not modelled", unmodelled), ("Assumed", assumed)):
+    warnings = () if projection.performance is None else projection.performance.warnings
+    yield from lists({"Warnings": warnings, "Suggestions": suggestions, "Not modelled": unmodelled, "Assumed": assumed})
+    yield from without_influence(projection.ignored)
+
+
+def lists(told: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A section for each title that has something to say."""
+    for title, items in told.items():
         if items:
             yield "\n".join([heading(title), *(paragraph(item, first="- ", indent="  ") for item in items)])
-    if projection.ignored:
-        yield f"{heading('Without influence')}\n{paragraph(', '.join(projection.ignored))}"
+
+
+def without_influence(ignored: Sequence[str]) -> Iterator[str]:
+    """The section of what changes nothing, if there is something."""
+    if ignored:
+        yield f"{heading('Without influence')}\n{paragraph(', '.join(ignored))}"
