@@ -55,11 +55,21 @@ class Attention:
     query_lora_rank: int | None = None
     """Rank of a latent from which queries are projected, as in DeepSeek-V4; None projects them directly."""
     shared_key_value: bool = False
-    """Keys serve as values too, where queries come from a latent."""
+    """Keys, which have a norm of their own, serve as values too, where queries come from a latent."""
     output_lora_rank: int | None = None
     """Columns to which each group of heads is projected on the way out, as in DeepSeek-V4; None projects directly."""
     output_groups: int = 1
     """Groups of heads on the way out."""
+    compression_ratio: int | None = None
+    """Tokens for which one more key stands, which queries see beside their window, as in DeepSeek-V4; None for none."""
+    index_heads: int = 0
+    """Heads of an indexer that chooses compressed keys for each query; 0 where queries see all of them."""
+    index_head_dim: int = 0
+    """Width of such a head."""
+    index_top_k: int = 0
+    """Compressed keys that it chooses."""
+    index_query_rank: int | None = None
+    """Rank of a latent from which the indexer's queries are projected; None takes that of attention's queries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,6 +205,8 @@ class ModelArchitecture:
     """Rows of a learned position table; unused otherwise."""
     multi_token_prediction_layers: int = 0
     """DeepSeek-V3's extra prediction modules, each with a copy of the last layer's kind (arXiv 2412.19437, 2.2)."""
+    residual_streams: int = 1
+    """Streams of the residual that hyper-connections mix around every block, as in DeepSeek-V4 (`hc_mult`)."""
     leaves_out: tuple[str, ...] = ()
     """Parts of the real model, beside its layers' blocks, that this description lacks, such as a vision tower."""
 

@@ -109,6 +109,9 @@ class Software:
     fused_norms: bool = True
     """Eager PyTorch's RMS norms are one kernel, as torch's own from 2.9 on; False for norms that compute step by step
     in fp32, such as the classes of transformers and TorchTitan's until 2025."""
+    fused_unweighted_norms: bool = True
+    """Norms without weights, of residual streams and of DeepSeek-V4's queries, are one kernel (Primus from July 2026);
+    False for norms that compute step by step in fp32."""
     repeated_key_values: bool = False
     """Keys and values are copied to every query head before attention."""
     rotary_fusion: bool = True

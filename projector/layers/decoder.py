@@ -17,9 +17,10 @@ from projector.job import (
 from projector.job.architecture import runs_of
 from projector.layers.adapters import with_adapters
 from projector.layers.attention import attention_operations
-from projector.layers.blocks import norm, residual
+from projector.layers.blocks import norm
 from projector.layers.ends import prediction_head, prediction_input
 from projector.layers.factored_attention import factored
+from projector.layers.hyper_connections import head, mixed_input, mixed_output
 from projector.layers.latent_attention import latent_attention_operations
 from projector.layers.megatron_local import as_local_layers_keep
 from projector.layers.mlp import mlp_operations
@@ -43,9 +44,18 @@ def layer_operations(layer: DecoderLayer, job: TrainingJob, layout: Layout) -> t
 @lru_cache(maxsize=512)
 def shaped_layer(layer: DecoderLayer, shapes: Shapes) -> tuple[Operation, ...]:
     """Operations of a decoder layer from sizes alone."""
-    operations = (*_mixer_half(layer, shapes), *_feed_forward_half(layer, shapes))
+    halves = (("self_attention", _mixer_half(layer, shapes)), ("mlp", _feed_forward_half(layer, shapes)))
+    operations = tuple(each for component, half in halves for each in _connected(component, tuple(half), shapes))
     operations = as_local_layers_keep(as_classes_keep(operations, layer, shapes), layer, shapes)
     return with_adapters(operations, shapes)
+
+
+def _connected(component: str, half: tuple[Operation, ...], shapes: Shapes) -> tuple[Operation, ...]:
+    """A half of a layer between what it reads of the residual streams and what it adds to them."""
+    if not half:
+        return ()
+    ahead = () if shapes.streams == 1 else (mixed_input(component, shapes),)
+    return *ahead, *half, mixed_output(f"{component}.residual", component, shapes)
 
 
 def _mixer_half(layer: DecoderLayer, shapes: Shapes) -> Iterator[Operation]:
@@ -60,7 +70,6 @@ def _mixer_half(layer: DecoderLayer, shapes: Shapes) -> Iterator[Operation]:
             return
     if layer.post_norms:
         yield norm("post_attention_layernorm", shapes, keeps_output=False)
-    yield residual("self_attention.residual", "self_attention", shapes)
 
 
 def _feed_forward_half(layer: DecoderLayer, shapes: Shapes) -> Iterator[Operation]:
@@ -75,7 +84,6 @@ def _feed_forward_half(layer: DecoderLayer, shapes: Shapes) -> Iterator[Operatio
             return
     if layer.post_norms:
         yield norm("post_mlp_layernorm", shapes, keeps_output=False)
-    yield residual("mlp.residual", "mlp", shapes)
 
 
 def mtp_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
@@ -92,6 +100,7 @@ def shaped_prediction(layer: DecoderLayer, shapes: Shapes) -> tuple[Operation, .
     return (
         *with_adapters(prediction_input(shapes), shapes),
         *shaped_layer(layer, shapes),
+        *(() if shapes.streams == 1 else (head("multi_token_prediction", shapes),)),
         *with_adapters(prediction_head(shapes), shapes),
     )
 

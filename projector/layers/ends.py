@@ -7,6 +7,7 @@ from projector.job import CrossEntropy, Dialect, PositionKind, TrainingJob
 from projector.layers.adapters import with_adapters
 from projector.layers.attention import kept_input
 from projector.layers.blocks import Linear, linear, norm, norm_weight, statistic_bytes
+from projector.layers.hyper_connections import head
 from projector.layers.modules import as_classes_keep, shared_tables
 from projector.layers.shapes import Shapes, shapes_of
 from projector.operations import (
@@ -114,6 +115,7 @@ def output_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]
 def shaped_output(shapes: Shapes, *, tied_elsewhere: bool) -> tuple[Operation, ...]:
     """The same from sizes alone; `tied_elsewhere` where the token table that it reuses sits on another stage."""
     operations = (
+        *(() if shapes.streams == 1 else (head("final_norm", shapes),)),
         norm("decoder.final_layernorm", shapes, component="final_norm", keeps_output=False),
         *_head(shapes, tied_elsewhere=tied_elsewhere),
     )

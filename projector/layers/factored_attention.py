@@ -11,6 +11,7 @@ from dataclasses import replace
 from projector.job import Attention
 from projector.layers.attention import COMPONENT, kept_input
 from projector.layers.blocks import Linear, linear
+from projector.layers.compressed_attention import attended, compressed_keys, prepared, query_norm
 from projector.layers.latent_attention import latent_norm
 from projector.layers.shapes import Shapes
 from projector.operations import Operation, SavedTensor, Split
@@ -21,7 +22,9 @@ def factored(operations: Sequence[Operation], mixer: Attention, shapes: Shapes) 
     first, *between, last = operations
     ahead = (first,) if mixer.query_lora_rank is None else _queries(mixer, mixer.query_lora_rank, first.saves, shapes)
     behind = (last,) if mixer.output_lora_rank is None else _output(mixer, mixer.output_lora_rank, last.saves, shapes)
-    return (*ahead, *between, *behind)
+    prepare, core = between
+    keys = (*compressed_keys(mixer, shapes), prepared(prepare, mixer, shapes), attended(core, mixer, shapes))
+    return (*ahead, *keys, *behind)
 
 
 def _queries(mixer: Attention, rank: int, saves: tuple[SavedTensor, ...], shapes: Shapes) -> tuple[Operation, ...]:
@@ -57,7 +60,14 @@ def _queries(mixer: Attention, rank: int, saves: tuple[SavedTensor, ...], shapes
         split=Split.COLUMN,
         gradient_above_bytes=shapes.residual_bytes,
     )
-    return linear(down, shapes), latent_norm("q_layernorm", rank, shapes), linear(up, shapes), linear(keys, shapes)
+    projected = (linear(down, shapes), latent_norm("q_layernorm", rank, shapes), linear(up, shapes))
+    if not mixer.shared_key_value:
+        return *projected, linear(keys, shapes)
+    width = mixer.key_value_heads * mixer.head_dim
+    normed = replace(latent_norm("kv_layernorm", width, shapes), recompute_module=None)
+    # Nobody keeps the normed keys but attention.
+    normed = replace(normed, saves=tuple(tensor for tensor in normed.saves if tensor.name != "output"))
+    return *projected, query_norm(mixer, shapes), linear(keys, shapes), normed
 
 
 def _output(mixer: Attention, rank: int, saves: tuple[SavedTensor, ...], shapes: Shapes) -> tuple[Operation, ...]:

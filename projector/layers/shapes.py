@@ -24,6 +24,8 @@ class Shapes:
 
     hidden: int
     """Width of the residual stream."""
+    streams: int
+    """Residual streams; more than one under hyper-connections."""
     batch: int
     """Sequences of a micro batch."""
     sequence: int
@@ -94,8 +96,13 @@ class Shapes:
 
     @property
     def residual_bytes(self) -> int:
-        """Bytes of the residual stream as one device keeps it: 2 l h in bf16."""
+        """Bytes of one residual stream as one device keeps it: 2 l h in bf16."""
         return self.element * self.local * self.hidden
+
+    @property
+    def carried_bytes(self) -> int:
+        """Bytes of all residual streams, which layers hand over to layers and stages to stages."""
+        return self.streams * self.residual_bytes
 
     @property
     def gathered_bytes(self) -> int:
@@ -129,6 +136,7 @@ def shapes_of(job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0) 
     tokens = job.batch.sequence_length * job.batch.micro // layout.context
     return Shapes(
         hidden=job.model.hidden,
+        streams=job.model.residual_streams,
         batch=job.batch.micro,
         sequence=job.batch.sequence_length,
         tokens=tokens,

@@ -80,7 +80,7 @@ def _input_bytes(job: TrainingJob, shapes: Shapes) -> int:
     batch = job.batch
     attends = "attn" in job.software.graphed_modules
     mask = batch.micro * batch.sequence_length**2 // job.parallelism.context if attends else 0
-    return shapes.residual_bytes + mask
+    return shapes.carried_bytes + mask
 
 
 def _workspaces(job: TrainingJob, device: Device) -> int:

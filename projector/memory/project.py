@@ -192,7 +192,7 @@ def _mask_bytes(job: TrainingJob) -> int:
 def _activations(top: Peak, rank: int, layout: Layout, shapes: Shapes) -> list[MemoryComponent]:
     receives = shapes.software.dialect is Dialect.TORCHTITAN
     count = _receive_buffers(rank, layout, top.passes) if receives else _boundary_tensors(rank, layout)
-    boundary = count * shapes.residual_bytes
+    boundary = count * shapes.carried_bytes
     parts = [(f"saved activations: {name}", size) for name, size in top.kept.items()]
     parts += [("transients", top.transient_bytes), ("stage-boundary tensors", boundary)]
     return [MemoryComponent(name=name, level=MemoryLevel.ALLOCATED, size_bytes=size) for name, size in parts if size]

@@ -245,7 +245,7 @@ class Footprints:
         self._keeps_graph = job.software.dialect is Dialect.TORCHTITAN
         self._offload = job.offload
         self._group = uniform_group(job.recompute)
-        self._input_bytes = shapes.residual_bytes
+        self._input_bytes = shapes.carried_bytes
         self._chunks: dict[tuple[object, ...], tuple[ChunkOperations, Footprint]] = {}
         self._groups: dict[tuple[int, ...], Footprint] = {}
         self._checkpointed: dict[int, Footprint] = {}

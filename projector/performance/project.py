@@ -177,10 +177,10 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
 
 
 def _transfers(job: TrainingJob, layout: Layout, costs: CostModel) -> tuple[float, ...]:
-    """Seconds of sending the residual stream from each rank to the next, the last to the first."""
+    """Seconds of sending the residual streams from each rank to the next, the last to the first."""
     if layout.pipeline == 1:
         return (0.0,)
-    message = shapes_of(job, layout).residual_bytes
+    message = shapes_of(job, layout).carried_bytes
     step = layout.world // layout.pipeline
     domains = [costs.network.domain_of(rank * step) for rank in range(layout.pipeline)]
     crosses = [

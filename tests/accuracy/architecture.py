@@ -1,6 +1,7 @@
 """The model columns of a row as a `ModelArchitecture`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from projector.config.expressions import evaluate
@@ -25,9 +26,16 @@ DEEPSEEK_V4: Mapping[str, Any] = {
     "shared_key_value": True,
     "output_lora_rank": 1024,
     "output_groups": 8,
+    "window": 128,
+    "sinks": True,
 }
-"""Projections of DeepSeek-V4-Flash, whose rows print neither them nor its compressors, indexers and hyper-connections
-(AMD-AGI/Primus primus/configs/models/megatron/deepseek_v4_flash.yaml)."""
+"""Attention of DeepSeek-V4-Flash, which its rows do not print (AMD-AGI/Primus
+primus/configs/models/megatron/deepseek_v4_flash.yaml)."""
+INDEXER: Mapping[str, Any] = {"index_heads": 64, "index_head_dim": 128, "index_top_k": 512, "index_query_rank": 128}
+"""Its indexers as Primus builds them."""
+COMPRESSION_RATIOS = (0, 0, *(4, 128) * 20, 4)
+"""Tokens to a compressed key in each of its layers."""
+RESIDUAL_STREAMS = 4
 
 
 class UnscorableError(Exception):
@@ -116,6 +124,28 @@ def _expert_layers(facts: Mapping[str, Any], count: int) -> list[bool]:
     return [index >= dense for index in range(count)]
 
 
+def _is_compressed(mixer: Mixer) -> bool:
+    return isinstance(mixer, Attention) and mixer.shared_key_value
+
+
+def _compressed(mixer: Mixer, count: int) -> list[Mixer]:
+    """The mixer of every layer; a proxy of few layers ends without compressed keys, as the whole model does.
+
+    AMD-AGI/Primus deepseek-v4/develop/progress/p57/runs/p57_proxy_trace.log: `[0,0,4,128,4,128,4,0]`.
+    """
+    if not isinstance(mixer, Attention) or not _is_compressed(mixer):
+        return [mixer] * count
+    kinds: dict[int, Mixer] = {
+        0: mixer,
+        4: replace(mixer, compression_ratio=4, **INDEXER),
+        128: replace(mixer, compression_ratio=128),
+    }
+    ratios = list(COMPRESSION_RATIOS[:count])
+    if count < len(COMPRESSION_RATIOS):
+        ratios[-1] = 0
+    return [kinds[ratio] for ratio in ratios]
+
+
 def architecture(facts: Mapping[str, Any], name: str, *, null_tokenizer: bool = False) -> ModelArchitecture:
     """Build the architecture; raises `UnscorableError` when the columns do not suffice.
 
@@ -127,19 +157,20 @@ def architecture(facts: Mapping[str, Any], name: str, *, null_tokenizer: bool = 
     vocabulary = facts.get("vocab", facts.get("vocab_unpadded"))
     if vocabulary is None:
         raise UnscorableError("no vocabulary stated")
-    mixer = _mixer(facts, hidden)
+    mixers = _compressed(_mixer(facts, hidden), count)
     dense, experts = _feed_forward(facts)
     return ModelArchitecture(
         name=name,
         hidden=hidden,
         layers=tuple(
             DecoderLayer(mixer=mixer, feed_forward=experts if expert else dense)
-            for expert in _expert_layers(facts, count)
+            for mixer, expert in zip(mixers, _expert_layers(facts, count), strict=True)
         ),
         vocabulary=vocabulary + null_tokenizer,
         tied_embeddings=bool(facts.get("tied_embeddings", False)),
         norm=NormKind.RMS if facts.get("norm", "rms") == "rms" else NormKind.LAYER,
         position=known(POSITIONS, facts.get("position", "rope"), "position"),
         max_position=facts.get("max_pos", 0),
+        residual_streams=RESIDUAL_STREAMS if _is_compressed(mixers[0]) else 1,
         multi_token_prediction_layers=facts.get("mtp_layers", 0),
     )

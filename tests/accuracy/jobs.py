@@ -35,7 +35,7 @@ from tests.accuracy.architecture import UnscorableError, architecture
 from tests.accuracy.early import early, is_early
 from tests.accuracy.experts import experts
 from tests.accuracy.finetuning import adapters, layout, overlaps_tensor_parallel
-from tests.accuracy.primus import is_precision_aware, primus
+from tests.accuracy.primus import is_precision_aware, primus, recipe_recompute, stated_precision
 from tests.accuracy.rows import Row
 from tests.accuracy.torchtitan import is_torchtitan, torchtitan
 
@@ -128,7 +128,7 @@ def _low_precision(row: Row) -> LowPrecision | None:
 
 
 def _precision(row: Row) -> Precision:
-    text = _word(row.train.get("precision", ""))
+    text = _word(stated_precision(row))
     titan = "torchtitan" in row.framework
     short_gradients = row.train.get("grad_reduce") == "bf16" or "bf16 main grads" in text
     short_moments = "bf16 main grads and adam moments" in text or "bf16 moments" in _word(
@@ -171,7 +171,9 @@ def _flag(row: Row, name: str) -> Any:  # noqa: ANN401 - flags are bool or str a
 
 
 def _recompute(row: Row) -> Recompute:
-    stated = row.train.get("recompute", "none")
+    stated = row.train.get("recompute")
+    if stated is None:
+        return recipe_recompute(row)
     if isinstance(stated, Mapping):
         modules = _word(stated.get("modules", "core_attn")).strip("[]").replace(",", " ").split()
         if stated["granularity"] == "full":

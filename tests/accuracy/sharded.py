@@ -1,9 +1,9 @@
-"""What rows of frameworks that divide weights fully leave open: llm-foundry, MaxText, Primus, the Llama 3 paper."""
+"""What rows of frameworks that divide weights fully leave open: llm-foundry, MaxText, the Llama 3 paper."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from projector.job import AttentionBackend, Dialect, Recompute, RecomputeGranularity, RecomputeMethod, Sharding
+from projector.job import AttentionBackend, Dialect, Recompute, RecomputeGranularity, Sharding
 from tests.accuracy.rows import Row
 
 FOUNDRY = "llm-foundry"
@@ -39,17 +39,7 @@ def parallelism(row: Row) -> dict[str, Any]:
     return {"prefetches_layers": not row.framework.startswith(FOUNDRY)}
 
 
-PRIMUS_DEPTH = 80
-PRIMUS_LAYERS = {1: 30}
-"""Layers that Primus's recipes of 70 billion parameters under FSDP2 compute again, by micro batch; of larger ones all
-(examples/megatron/configs/MI355X/llama3.1_70B-BF16-pretrain.yaml, and the others there and of MI300X)."""
-
-
 def recompute(row: Row) -> Recompute | None:
-    """What a rematerialisation policy of MaxText, or the recipe behind a row of Primus, computes again."""
-    depth = row.model.get("layers", 0)
-    if "Primus" in row.framework and depth == PRIMUS_DEPTH and "recompute" not in row.train:
-        layers = PRIMUS_LAYERS.get(row.train["mbs"], depth)
-        return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.BLOCK, layers=layers)
+    """What a rematerialisation policy of MaxText computes again; None for other rows."""
     modules = REMAT_POLICIES.get(str(row.train.get("recompute")))
     return Recompute(granularity=RecomputeGranularity.SELECTIVE, modules=modules) if modules else None

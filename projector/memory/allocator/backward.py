@@ -21,6 +21,8 @@ from projector.operations import LinearShape, Operation
 
 HALVES = ("input_layernorm", "pre_mlp_layernorm")
 """Norms that begin a half of a layer: their gradient is added to that of the residual stream."""
+MIX, MIXED = "hyper_connection", ("self_attention", "mlp")
+"""What begins a half instead where there are several streams, and the components it does so for."""
 
 
 def record(operations: Sequence[Operation], shapes: Shapes, modules: frozenset[str] = frozenset()) -> Tape:
@@ -74,15 +76,14 @@ class Backward(Recorder):
         if operation.name.startswith("embedding"):
             self._table_gradient(operation)
         elif name == "residual":
-            self._waiting = self._gradients[0] if self._gradients else None
-            self._gradients = []
+            self._half_begins(kept)
         elif operation.linear is not None:
             self._linear(operation, operation.linear, kept)
         elif name == "core_attention":
             self._attention(index, kept)
         elif name == "loss":
             self._loss(operation, kept)
-        elif name in HALVES:
+        elif self._ends_half(index, name):
             self._half_ends(index, kept)
         else:
             self._other(index, kept)
@@ -147,9 +148,25 @@ class Backward(Recorder):
             self.free([gradients.pop(0)])
         self._move_on(gradients, [])
 
+    def _half_begins(self, kept: list[int]) -> None:
+        """The gradient of the residual stream is that of the block too; mixed streams have one of their own."""
+        if self._shapes.streams > 1:
+            streams, block = self.new(self._shapes.carried_bytes), self.new(self._shapes.residual_bytes)
+            self._move_on([block], kept)
+            self._waiting = streams
+            return
+        self._waiting = self._gradients[0] if self._gradients else None
+        self._gradients = []
+
+    def _ends_half(self, index: int, name: str) -> bool:
+        if self._shapes.streams == 1:
+            return name in HALVES
+        return name == MIX and self._forward.operations[index].component in MIXED
+
     def _half_ends(self, index: int, kept: list[int]) -> None:
         """The gradient that came through the half is added to the one that waited."""
-        size = self._shapes.residual_bytes
+        size = self._shapes.carried_bytes
+        self.passing(*self._forward.operations[index].passing_backward)
         through = self.new(size)
         self._move_on([], kept)
         total = INPUT_GRADIENT if index == 0 else self.slots
@@ -164,15 +181,16 @@ class Backward(Recorder):
     def _other(self, index: int, kept: list[int]) -> None:
         """Element-wise work: a gradient as large as what it read, and whatever else it needs while it runs."""
         operation = self._forward.operations[index]
+        self.passing(*operation.passing_backward)
         inputs = [tensor.size_bytes for tensor in operation.saves if tensor.name == "input"]
         packed = [tensor.size_bytes for tensor in operation.saves if tensor.name in PACKED]
         if packed:
             rotated = [self.new(size) for size in packed[:2]]
             gradients = [self.new(sum(packed))]
             self.free(rotated)
-        elif operation.component == "final_norm":
+        elif operation.component == "final_norm" and index == 0:
             gradients = []
-            self.fill(INPUT_GRADIENT, self._shapes.residual_bytes)
+            self.fill(INPUT_GRADIENT, self._shapes.carried_bytes)
         elif inputs:
             gradients = [self.new(inputs[0])]
         elif operation.scratch_tensors:

@@ -63,7 +63,7 @@ class Forward(Recorder):
     def _keep(self, index: int, tensor: SavedTensor) -> None:
         operation = self.operations[index]
         size = tensor.size_bytes
-        if tensor.name == "input" and self._residual is not None and size == self.shapes.residual_bytes:
+        if tensor.name == "input" and self._residual is not None and size == self.shapes.carried_bytes:
             self.kept[index].append((self._residual, size, MAIN))
             self._residual = None
             return
@@ -150,7 +150,7 @@ class Forward(Recorder):
     def _embedded(self) -> None:
         """Rows of the table, summed over ranks where tensor parallelism divides it."""
         whole = self.new(self.shapes.gathered_bytes) if self.shapes.sequence_parallel else None
-        self.fill(OUTPUT, self.shapes.residual_bytes)
+        self.fill(OUTPUT, self.shapes.carried_bytes)
         if whole is not None:
             self.free([whole])
 
@@ -161,9 +161,9 @@ class Forward(Recorder):
         self._held = []
         self._drop()
         if last:
-            self.fill(OUTPUT, self.shapes.residual_bytes)
+            self.fill(OUTPUT, self.shapes.carried_bytes)
         else:
-            self._residual = self.new(self.shapes.residual_bytes)
+            self._residual = self.new(self.shapes.carried_bytes)
         self.free([added] if added != OUTPUT else [])
 
     def _drop(self) -> None:

@@ -92,5 +92,5 @@ class ShardedReplays:
         if recompute.granularity is RecomputeGranularity.OPERATIONS:
             compiled = self._job.software.compiled_layers
             outputs = kept_outputs(layer, products=recompute.keeps_products, compiled=compiled)
-            return checkpointed(tape, [size for pair in outputs for size in pair], self._shapes.residual_bytes)
-        return checkpointed(tape, (), self._shapes.residual_bytes) if again else tape
+            return checkpointed(tape, [size for pair in outputs for size in pair], self._shapes.carried_bytes)
+        return checkpointed(tape, (), self._shapes.carried_bytes) if again else tape

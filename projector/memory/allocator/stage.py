@@ -81,7 +81,7 @@ class Replays:
                 passes,
                 caches=caches,
                 placeholders=placeholders(content.weights, self._job)[::-1],
-                boundary_bytes=self._shapes.residual_bytes,
+                boundary_bytes=self._shapes.carried_bytes,
                 allocator=allocator_of(self._job.software),
                 iterations=self._iterations,
             )
