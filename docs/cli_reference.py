@@ -89,7 +89,9 @@ that part of the interval. Forced balance, a padded capacity and sync-free stage
 Every option of `primus projection` (AMD-AGI/Primus fd1eeabb) is taken with the same name and meaning, except that
 
 - `--memory-mode` and `--profiling-mode` default to `simulate`, which needs no GPU;
-- `--gemm-backend` defaults to `analytical`;
+- `--gemm-backend` defaults to `analytical`, and `--gpu-clock-mhz` to the clock that the GPU sustains, against which a
+  stated one scales matrix products and attention ([rates and backends](backends.md));
+- `PRIMUS_HW_PROFILE_DIR` reaches matrix products too, and a mistake in its files is an error;
 - `--target-nodes` works for memory too, and batch and layout options work for all commands;
 - `--memory-safety-margin` widens the upper end of the projected interval and defaults to 0;
 - `--enable-zero-bubble` also sets `patch_zero_bubble`, without which Primus does not run the schedule;

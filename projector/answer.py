@@ -14,9 +14,11 @@ from projector.config import (
     LoadedConfiguration,
     Source,
     Unmodelled,
+    named_device,
     overrides_from_pairs,
     read,
     read_calibration_file,
+    read_gpu_files,
     read_hardware_file,
 )
 from projector.errors import ConfigurationError, InputError, RateUnknown
@@ -57,7 +59,7 @@ _OF_STOCK_MEGATRON = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
 def answer(question: Question) -> Projection:
     """Answer a question; what it raises is what the parts raise, all `InputError`."""
     loaded = load(question)
-    device = catalog.device(question.device or DEFAULT_DEVICE)
+    device = _device(question)
     asked = _asked(loaded.job, question)
     target = _target(question, loaded, asked, device)
     try:
@@ -87,6 +89,7 @@ def answer(question: Question) -> Projection:
         ignored=(*loaded.ignored, *without_effect, *_unused(calibration), *_uncompared(question)),
         assumed=(
             *_assumed(question, loaded, target),
+            *(_method(question, device) if performance else ()),
             *settings,
             *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
             *_foreign_schedule(question, loaded.format),
@@ -165,6 +168,14 @@ def _asked(job: TrainingJob, question: Question) -> TrainingJob:
     return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software)
 
 
+def _device(question: Question) -> Device:
+    """The GPU that is asked for, else the one that a file describes, else the default."""
+    own = read_gpu_files(question.gpu_files)
+    if question.device is None and len(own) == 1 and len(question.gpu_files) == 1:
+        return own[0]
+    return named_device(question.device or DEFAULT_DEVICE, own)
+
+
 def _target(question: Question, loaded: LoadedConfiguration, job: TrainingJob, device: Device) -> Target:
     per_node = _first(question.devices_per_node, loaded.devices_per_node, DEFAULT_DEVICES_PER_NODE)
     nodes = _first(question.nodes, loaded.nodes, minimum_nodes(job, max(1, per_node)))
@@ -182,7 +193,7 @@ def _calibration(question: Question, device: Device) -> Calibration | None:
         return None
     found = read_calibration_file(question.calibration)
     try:
-        measured = catalog.device(found.device)
+        measured = named_device(found.device, read_gpu_files(question.gpu_files))
     except InputError as error:
         raise type(error)(error.message, place="calibration file.device", expected=error.expected) from error
     if measured.name != device.name:
@@ -249,7 +260,7 @@ def _performance(
     """The time half, keys of the hardware file that have no effect, and why there is no time beside the memory."""
     if not question.performance:
         return None, (), ()
-    from projector.performance import project_performance  # noqa: PLC0415 - memory alone does not need it
+    from projector.performance import at_clock, project_performance  # noqa: PLC0415 - memory alone does not need it
 
     def peak_allocated_bytes(schedule: Schedule) -> int:
         stages = project_memory(job, layout, device, schedule=schedule, replay=False).stages
@@ -257,13 +268,15 @@ def _performance(
 
     overrides = None if question.hardware is None else read_hardware_file(question.hardware)
     without_effect = () if overrides is None else tuple(f"hardware_config.{key}" for key in overrides.without_effect)
+    clocked = device if question.clock_mhz is None else at_clock(device, question.clock_mhz * 1e6)
     try:
         projection = project_performance(
             job,
             target,
             layout,
-            device,
+            clocked,
             schedule=question.schedule,
+            backend=question.gemm_backend,
             overrides=overrides,
             peak_allocated_bytes=peak_allocated_bytes,
         )
@@ -273,6 +286,27 @@ def _performance(
         untimed = Unmodelled(what=TIME, where=error.place, effect=f"{error.message}; {error.expected}", decides=False)
         return None, without_effect, (untimed,)
     return projection, without_effect, ()
+
+
+def _method(question: Question, device: Device) -> tuple[Assumption, ...]:
+    """What the times rest on where it is not the catalog's usual rates."""
+    found = []
+    if question.gemm_backend != "analytical":
+        why = "chosen; in proportions between shapes alone, at the catalog's rates, where it is origami"
+        found.append(Assumption(what=f"times of matrix products by {question.gemm_backend}", why=why))
+    if question.clock_mhz is not None and device.sustained_clock_hz is not None:
+        from projector.performance import at_clock  # noqa: PLC0415 - loaded by now
+
+        rates = at_clock(device, question.clock_mhz * 1e6).gemm_tflops
+        shown = ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items())
+        why = (
+            f"rates of matrix products ({shown} TFLOP/s) and attention are the catalog's at {question.clock_mhz:g} over"
+            f" {device.sustained_clock_hz / 1e6:g} MHz, its sustained clock; memory and links do not change"
+        )
+        found.append(Assumption(what=f"a clock of {question.clock_mhz:g} MHz", why=why))
+    if device.file is not None and device.estimated("gemm_tflops.bf16"):
+        found.append(Assumption(what=f"rates of {device.name}", why=device.provenance["gemm_tflops.bf16"].why))
+    return tuple(found)
 
 
 def _resolved(layout: Layout) -> ResolvedLayout:
@@ -314,7 +348,8 @@ def _sorted(values: Mapping[str, ConfigValue]) -> tuple[ConfigValue, ...]:
 def _assumed(question: Question, loaded: LoadedConfiguration, target: Target) -> tuple[Assumption, ...]:
     own = []
     if question.device is None:
-        own.append(Assumption(what=f"GPU {target.device}", why="nothing names one; say --gpu-arch or target.device"))
+        only = "the only one that a file describes" if question.gpu_files else "nothing names one"
+        own.append(Assumption(what=f"GPU {target.device}", why=f"{only}; say --gpu-arch or target.device"))
     if question.nodes is None and loaded.nodes is None:
         hint = f", since {loaded.cluster_hint}" if loaded.cluster_hint else ""
         own.append(

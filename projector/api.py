@@ -61,6 +61,12 @@ class Question:
     """Share by which the upper end of the interval is widened, as Primus's `--memory-safety-margin`."""
     hardware: str | None = None
     """Content of a hardware file with a `hardware_config` map; None for the catalog's figures."""
+    gemm_backend: str = "analytical"
+    """Cost model of matrix products; `projector backends` lists them."""
+    clock_mhz: float | None = None
+    """Clock that the GPU is held at; None for the one that it sustains."""
+    gpu_files: Mapping[str, str] = field(default_factory=dict)
+    """Content of files that describe further GPUs, by name; they go before the catalog's of the same name."""
     calibration: str | None = None
     """Content of a calibration file: what was measured on the machine; None for the catalog's estimates."""
 

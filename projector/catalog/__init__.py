@@ -11,13 +11,14 @@ from projector.catalog import names
 from projector.catalog.allocator import ReservedRatio, reserved_ratio
 from projector.catalog.calibration import Calibration, OutsideMeasurement
 from projector.catalog.device import CollectiveCurve, Device, Link, LinkKind, peak_format
-from projector.catalog.device_file import read_device
+from projector.catalog.device_file import device_of, read_device
 from projector.catalog.dispatch import DispatchBuffers, dispatch_buffers
 from projector.catalog.evidence import MeasuredMode, measured_modes
 from projector.catalog.facts import Provenance, read_mapping
 from projector.catalog.host import HostCosts, host_costs
 from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel, TokenizerVocabulary
 from projector.catalog.model_file import read_model
+from projector.catalog.origami import OrigamiTarget, origami_targets
 from projector.catalog.overrides import HardwareOverrides
 from projector.catalog.tokenizers import find_vocabulary
 from projector.errors import DeviceUnknown, NotAvailable, PresetUnknown, shown
@@ -34,6 +35,7 @@ __all__ = [
     "LinkKind",
     "MeasuredMode",
     "ModelStatus",
+    "OrigamiTarget",
     "OutsideMeasurement",
     "Provenance",
     "RefusedModel",
@@ -41,12 +43,14 @@ __all__ = [
     "TokenizerVocabulary",
     "citations",
     "device",
+    "device_of",
     "devices",
     "dispatch_buffers",
     "host_costs",
     "measured_modes",
     "model",
     "models",
+    "origami_targets",
     "peak_format",
     "refused_models",
     "reserved_ratio",

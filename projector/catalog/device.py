@@ -83,11 +83,16 @@ class Device:
     """Values of the node label `amd.com/gpu.product-name` (or `nvidia.com/gpu.product`) that mean this device."""
     pci_device_ids: tuple[str, ...] = ()
     """PCI device ids in hexadecimal, such as `74a1`."""
+    file: str | None = None
+    """File in which a person describes it; None for the catalog's."""
 
     compute_units: int | None = None
     """Compute units (AMD) or streaming multiprocessors (NVIDIA)."""
     clock_hz: float | None = None
     """Highest engine clock, on which AMD's peaks are based."""
+    sustained_clock_hz: float | None = None
+    """Clock that long runs of large bf16 GEMMs settle at: the one that `gemm_tflops` and the rates of attention hold
+    at."""
     flops_per_unit_and_clock: Mapping[str, int] = field(default_factory=dict)
     """Dense FLOP of one compute unit in one clock by format (AMD): peak = compute_units x clock x this."""
     cache_bytes: int | None = None

@@ -14,6 +14,7 @@ _GIGA = 10**9
 _INTEGERS = {"compute_units": 1, "node_devices": 1}
 _SCALED = {
     "clock_mhz": ("clock_hz", 1e6),
+    "sustained_clock_mhz": ("sustained_clock_hz", 1e6),
     "memory_bandwidth_gb_per_second": ("memory_bandwidth_bytes_per_second", _GIGA),
     "elementwise_gb_per_second": ("elementwise_bytes_per_second", _GIGA),
     "low_precision_cast_gb_per_second": ("low_precision_cast_bytes_per_second", _GIGA),
@@ -71,11 +72,16 @@ class _Sheet:
 
 
 def read_device(path: Path) -> Device:
-    """The device that a file describes.
+    """The device that a file of the catalog describes; raises as `device_of`."""
+    return device_of(read_mapping(path), place=path.name)
+
+
+def device_of(content: Mapping[str, object], *, place: str) -> Device:
+    """The device that the content of a file describes.
 
     Raises `ConfigurationError` that names file and key when a value is missing, of the wrong type or unknown.
     """
-    facts = Facts(read_mapping(path), place=path.name)
+    facts = Facts(content, place=place)
     sheet = _Sheet(values={}, provenance={})
     for key in ("name", "vendor", "architecture"):
         sheet.values[key] = facts.required(key, str)

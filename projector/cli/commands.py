@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from projector.api import Question, project
 from projector.cli import exit_codes
+from projector.cli.files import read_text
 from projector.cli.output import write
 from projector.cli.parser import CommandLine, read_command_line
 from projector.cli.question import Said, ask, understand, unused_variables
@@ -19,7 +21,7 @@ def run(tokens: Sequence[str], environment: Mapping[str, str]) -> int:
     """Carry out a command line; the exit code. Raises what reading it and answering it raise."""
     line = read_command_line(tokens)
     said = understand(line, environment)
-    if line.command in {"models", "devices"}:
+    if line.command in {"models", "devices", "backends"}:
         return _catalog(line.command, said)
     if line.command == "schedule":
         return _schedule(line, said, environment)
@@ -125,11 +127,17 @@ def _checked(projection: Projection) -> int:
 
 
 def _catalog(what: str, said: Said) -> int:
+    from projector.config.gpu_file import read_gpu_files  # noqa: PLC0415 - for these commands alone
     from projector.report import catalog  # noqa: PLC0415 - for these commands alone
 
-    document = catalog.DOCUMENTS[what]()
+    files: tuple[Path, ...] = said.switches.get("gpu_files", ())
+    document = catalog.devices_document(read_gpu_files(_texts(files))) if files else catalog.DOCUMENTS[what]()
     _print(said, lambda: document, lambda: catalog.REPORTS[what](document))
     return exit_codes.ANSWERED
+
+
+def _texts(files: Iterable[Path]) -> dict[str, str]:
+    return {str(path): read_text(path) for path in files}
 
 
 def _print(said: Said, document: Callable[[], Mapping[str, Any]], text: Callable[[], str]) -> None:

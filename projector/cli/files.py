@@ -47,6 +47,13 @@ def folder(text: str) -> Path:
     return path
 
 
+def folders_of_yaml(text: str) -> tuple[Path, ...]:
+    """The YAML files of folders, whose names stand between commas or semicolons."""
+    names = [name.strip() for name in text.replace(";", ",").split(",") if name.strip()]
+    found = (path for name in names for path in sorted(folder(name).iterdir()) if path.suffix in {".yaml", ".yml"})
+    return tuple(found)
+
+
 def _neighbours(path: Path) -> str:
     """The most similar file name beside a missing one, as a hint."""
     from difflib import get_close_matches  # noqa: PLC0415 - for complaints alone

@@ -10,12 +10,12 @@ from projector.cli.files import folder
 from projector.cli.picture_options import PICTURES
 from projector.cli.row import (
     CONFIGURED,
-    GEMM_BACKEND,
     LAID_OUT,
     TIMED,
     Effect,
     Fate,
     Row,
+    clock,
     count,
     factor,
     nothing,
@@ -24,12 +24,13 @@ from projector.cli.row import (
     sets,
     share,
     switches,
+    word,
 )
 from projector.cli.variables import VARIABLES
 from projector.job import Scaling, Schedule
 
 _REMEMBERED = ("memory", "both")
-_EVERYWHERE = (*CONFIGURED, "models", "devices")
+_EVERYWHERE = (*CONFIGURED, "models", "devices", "backends")
 _SIMULATE = "`simulate` needs no GPU and is the default here"
 _NO_BENCHMARK = "the analytical projection, which needs no GPU and is what runs without this option"
 
@@ -124,10 +125,23 @@ OPTIONS: tuple[Row, ...] = (
     _target(
         name="--gpu-clock-mhz",
         value="N",
-        default="the GPU's sustained clock",
-        fate=Fate.REFUSED,
-        meaning="Clock of the GPU.",
-        becomes="the sustained rates of the catalog; --gpu-arch chooses the GPU",
+        default="$PRIMUS_GPU_CLOCK_MHZ, else the clock that the GPU sustains (Primus: its highest)",
+        fate=Fate.WORKS,
+        meaning="Clock that the GPU is held at: scales matrix products and attention.",
+        becomes="`Question.clock_mhz`",
+        commands=TIMED,
+        effect=sets("clock_mhz", clock),
+    ),
+    _target(
+        name="--gpu-file",
+        value="FILE",
+        default="$PRIMUS_HW_PROFILE_DIR, else the catalog",
+        repeatable=True,
+        fate=Fate.WORKS,
+        meaning="YAML that describes a GPU of your own, in the catalog's form or Primus's gpu_hardware_profiles.",
+        becomes="`Question.gpu_files`; may be given several times",
+        commands=(*LAID_OUT, "devices"),
+        effect=lambda text: Effect(switches={"gpu_files": (Path(text),)}),
     ),
     _target(
         name="--target-nodes",
@@ -286,12 +300,12 @@ OPTIONS: tuple[Row, ...] = (
     _method(
         name="--gemm-backend",
         value="NAME",
-        default="analytical (Primus: origami)",
+        default="$PRIMUS_GEMM_BACKEND, else analytical (Primus: origami)",
         fate=Fate.WORKS,
-        meaning="Cost model of matrix products: analytical; later also origami.",
-        becomes="analytical is what runs",
+        meaning="Cost model of matrix products; `projector backends` lists them.",
+        becomes="`Question.gemm_backend`",
         commands=TIMED,
-        effect=nothing(GEMM_BACKEND),
+        effect=sets("gemm_backend", word),
     ),
     _method(
         name="--routing-imbalance",
@@ -323,22 +337,14 @@ OPTIONS: tuple[Row, ...] = (
         commands=_REMEMBERED,
         effect=sets("memory_safety_margin", share),
     ),
-    _benchmark(
-        name="--benchmark-gpus",
-        value="N",
-        meaning="GPUs of the benchmark.",
-    ),
+    _benchmark(name="--benchmark-gpus", value="N", meaning="GPUs of the benchmark."),
     _benchmark(
         name="--save-benchmark",
         aliases=("--save-profiling",),
         value="FILE",
         meaning="Write what the benchmark measured.",
     ),
-    _benchmark(
-        name="--load-benchmark",
-        value="FILE",
-        meaning="Project from a benchmark's measurements.",
-    ),
+    _benchmark(name="--load-benchmark", value="FILE", meaning="Project from a benchmark's measurements."),
     _benchmark(
         name="--compute-baseline",
         value="FILE",

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "convert": "The configuration as the project's own plain YAML, which reads back to the same job.",
     "models": "Models that the catalog knows, with sources.",
     "devices": "GPUs that the catalog knows, with sources.",
+    "backends": "Cost models of matrix products, and whether they are installed.",
 }
 """The commands and what they answer."""
 

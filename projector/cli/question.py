@@ -76,6 +76,7 @@ def ask(line: CommandLine, said: Said, environment: Mapping[str, str]) -> Questi
     hardware: Path | None = said.switches.get("hardware")
     calibration: Path | None = said.switches.get("calibration")
     named = _model_text(path)
+    gpu_files: tuple[Path, ...] = said.switches.get("gpu_files", ())
     question = Question(
         text=read_text(path) if named is None else named,
         name=str(path),
@@ -85,6 +86,7 @@ def ask(line: CommandLine, said: Said, environment: Mapping[str, str]) -> Questi
         overrides=said.overrides,
         memory=line.command in {"memory", "both"},
         performance=line.command in TIMED,
+        gpu_files={str(gpu): read_text(gpu) for gpu in gpu_files},
         hardware=None if hardware is None else read_text(hardware),
         calibration=None if calibration is None else read_text(calibration),
     )

@@ -178,5 +178,17 @@ def one_of(*available: str, later: Mapping[str, str] | None = None) -> Callable[
     return kind
 
 
-GEMM_BACKEND = one_of("analytical", later={"origami": "`analytical`, the default here"})
-"""Cost models of matrix products, for the option and the variable."""
+def clock(text: str) -> float:
+    """A clock in MHz: a number above 0 of at most `_DIGITS` digits."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < 10.0**_DIGITS:
+        raise InputError(f"{shown(text)} is not a clock", expected="megahertz above 0, such as 1200")
+    return number
+
+
+def word(text: str) -> str:
+    """A name in any case."""
+    return text.strip().lower()

@@ -6,19 +6,21 @@ matter here are named in the result.
 
 from functools import partial
 
-from projector.cli.files import folder
+from projector.cli.files import folder, folders_of_yaml
 from projector.cli.row import (
     CONFIGURED,
-    GEMM_BACKEND,
     LAID_OUT,
     PROJECTIONS,
     TIMED,
     Fate,
     Row,
+    clock,
     count,
     nothing,
     one_of,
     sets,
+    switches,
+    word,
 )
 
 _TOPOLOGY = "Environment: topology"
@@ -110,10 +112,10 @@ _SIMULATION_ROWS = (
     _simulation(
         name="PRIMUS_GEMM_BACKEND",
         meaning="Cost model of matrix products.",
-        becomes="analytical is what runs; others are refused, unless an option says",
+        becomes="`Question.gemm_backend`, unless an option says",
         behind=("--gemm-backend",),
         commands=TIMED,
-        effect=nothing(GEMM_BACKEND),
+        effect=sets("gemm_backend", word),
     ),
     _simulation(
         name="PRIMUS_WORKLOAD",
@@ -122,21 +124,27 @@ _SIMULATION_ROWS = (
         effect=nothing(one_of("megatron", later=dict.fromkeys(_RECOMMENDERS, "megatron"))),
     ),
     _no_effect("PRIMUS_GPU_DEVICE", _SIMULATION, "Index of the local GPU to look at.", "no local device is looked at"),
-    _refused(
-        "PRIMUS_GPU_CLOCK_MHZ", "Clock of the GPU.", "2100", "unset it; PRIMUS_GPU_ARCH chooses the GPU", _SIMULATION
+    _simulation(
+        name="PRIMUS_GPU_CLOCK_MHZ",
+        meaning="Clock that the GPU is held at.",
+        becomes="`Question.clock_mhz`, unless an option says",
+        behind=("--gpu-clock-mhz",),
+        commands=TIMED,
+        effect=sets("clock_mhz", clock),
+    ),
+    _simulation(
+        name="PRIMUS_HW_PROFILE_DIR",
+        meaning="Folders of YAML files that describe GPUs, between commas or semicolons.",
+        becomes="`Question.gpu_files`, unless an option says",
+        behind=("--gpu-file",),
+        commands=(*LAID_OUT, "devices"),
+        effect=switches("gpu_files", folders_of_yaml),
     ),
     _refused(
         "PRIMUS_GEMM_BACKEND_PLUGINS",
         "Modules with further cost models.",
         "",
-        "unset it; --gemm-backend analytical",
-        _SIMULATION,
-    ),
-    _refused(
-        "PRIMUS_HW_PROFILE_DIR",
-        "Folders of GPU profiles.",
-        "",
-        "unset it; `projector devices` lists the GPUs",
+        "unset it; --gemm-backend takes backends that packages offer as entry points of projector.gemm_backends",
         _SIMULATION,
     ),
     _refused("PRIMUS_PROJ_MAX_LAYERS", "Projects on fewer layers.", "", "override num_layers=N", _SIMULATION),

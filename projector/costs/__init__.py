@@ -7,17 +7,20 @@ A constant called a *prior*, here and in `projector.performance`, comes from stu
 same publications that `tests/accuracy` scores. It was not refitted on the runs that are set aside for fitting.
 """
 
-from projector.costs.gemm import GEMM_BACKENDS, GemmBackend, gemm_backend
+from projector.costs.backends import GEMM_BACKENDS, BackendEntry, gemm_backend, gemm_backends
+from projector.costs.gemm import GemmBackend
 from projector.costs.kernels import gradient_buffer_seconds, optimizer_step_seconds
 from projector.costs.model import CostModel
 from projector.costs.network import Network
 
 __all__ = [
     "GEMM_BACKENDS",
+    "BackendEntry",
     "CostModel",
     "GemmBackend",
     "Network",
     "gemm_backend",
+    "gemm_backends",
     "gradient_buffer_seconds",
     "optimizer_step_seconds",
 ]

@@ -7,13 +7,11 @@ settle at a lower clock than short benchmarks show, so the first limit governs l
 max-achievable FLOPs": MI300X holds 1,207 of 2,100 MHz in bf16).
 """
 
-from collections.abc import Callable
 from math import ceil
 from typing import Protocol
 
 from projector.catalog import Device
 from projector.costs.figures import KERNEL_GAP_SECONDS, TERA, best_gemm_rate, figure, gemm_rate, training_factor
-from projector.errors import ConfigurationError, NotAvailable
 from projector.operations import Gemm, GroupedGemm
 
 
@@ -72,30 +70,6 @@ class AnalyticalGemm:
                 parts = tiles * split
                 best = max(best, relative * filled * parts / (ceil(parts / units) * units))
         return best
-
-
-def _analytical(device: Device) -> GemmBackend:
-    return AnalyticalGemm(device)
-
-
-def _origami(device: Device) -> GemmBackend:
-    raise NotAvailable(
-        f"the GEMM backend origami is not available yet (for {device.name})",
-        place="--gemm-backend",
-        expected="analytical",
-    )
-
-
-GEMM_BACKENDS: dict[str, Callable[[Device], GemmBackend]] = {"analytical": _analytical, "origami": _origami}
-"""Makers of backends, by the names of `--gemm-backend`."""
-
-
-def gemm_backend(name: str, device: Device) -> GemmBackend:
-    """The backend called `name`. Raises `ConfigurationError` for an unknown name, `NotAvailable` for a refused one."""
-    maker = GEMM_BACKENDS.get(name)
-    if maker is None:
-        raise ConfigurationError(f"{name!r}", place="--gemm-backend", expected=f"one of {', '.join(GEMM_BACKENDS)}")
-    return maker(device)
 
 
 def grouped_gemm_seconds(work: GroupedGemm, device: Device, dense: GemmBackend) -> float:

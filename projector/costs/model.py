@@ -1,7 +1,8 @@
 """The cost model: a piece of work in, seconds out."""
 
 from projector.catalog import Device, HardwareOverrides
-from projector.costs.gemm import gemm_backend, grouped_gemm_seconds
+from projector.costs.backends import gemm_backend
+from projector.costs.gemm import grouped_gemm_seconds
 from projector.costs.kernels import attention_seconds, elementwise_seconds
 from projector.costs.network import Network
 from projector.job import ExpertDispatch, Software
@@ -32,7 +33,7 @@ class CostModel:
     ) -> None:
         """Take the device's figures, the placement of groups and the framework's choices.
 
-        Raises `NotAvailable` for a GEMM backend that is not offered yet.
+        Raises `NotAvailable` for a GEMM backend that is not installed or does not know the device.
         """
         self.device = device
         self.layout = layout

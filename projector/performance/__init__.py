@@ -4,6 +4,7 @@ Layers' operations become passes (`passes`), passes model chunks (`stages`), chu
 (`projector.schedule`); gradients, optimizer and weights end the iteration (`data_parallel`, `tail`).
 """
 
+from projector.performance.clock import at_clock
 from projector.performance.project import project_performance
 
-__all__ = ["project_performance"]
+__all__ = ["at_clock", "project_performance"]

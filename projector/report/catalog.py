@@ -1,11 +1,13 @@
 """What the catalog knows, for `projector models` and `projector devices`: documents for programs, tables for people."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from projector import catalog
 from projector.catalog import CatalogModel, Device, ModelStatus, RefusedModel
+from projector.catalog.names import normalised
+from projector.costs import gemm_backends
 from projector.job import (
     Attention,
     Batch,
@@ -23,13 +25,33 @@ from projector.report.table import columns, heading, paragraph
 from projector.report.text import printable
 from projector.report.units import GIB, parameters
 
-_NAMES = ("name", "vendor", "architecture", "aliases", "product_names", "pci_device_ids")
+_NAMES = ("name", "file", "vendor", "architecture", "aliases", "product_names", "pci_device_ids")
 """What identifies a device, beside its facts."""
 
 
-def devices_document() -> dict[str, Any]:
-    """Every device with all its facts in SI units, the source of each, and the full citations."""
-    return {"devices": [_device(device) for device in catalog.devices()], "sources": catalog.citations()}
+def devices_document(own: Sequence[Device] = ()) -> dict[str, Any]:
+    """Every device with all its facts in SI units, the source of each, and the full citations.
+
+    A person's `own` come first, and instead of the catalog's of the same name.
+    """
+    names = {normalised(name) for device in own for name in (device.name, *device.aliases)}
+    others = [device for device in catalog.devices() if normalised(device.name) not in names]
+    return {"devices": [_device(device) for device in (*own, *others)], "sources": catalog.citations()}
+
+
+def backends_document() -> dict[str, Any]:
+    """Every cost model of matrix products."""
+    return {"gemm": [backend._asdict() for backend in gemm_backends()]}
+
+
+def backends_report(document: Mapping[str, Any]) -> str:
+    """One line a backend."""
+    known: Sequence[Mapping[str, Any]] = document["gemm"]
+    rows = [("GEMM backend", "installed", "GPUs")]
+    rows += [(each["name"], "yes" if each["installed"] else "no", each["devices"]) for each in known]
+    notes = [paragraph(f"{each['name']}: {each['note']}", indent="    ") for each in known]
+    rest = "Attention, element-wise work and communication have one model each, projector's own."
+    return printable("\n".join([columns(rows, left=3), "", *notes, paragraph(rest)]) + "\n")
 
 
 def models_document() -> dict[str, Any]:
@@ -55,8 +77,15 @@ def devices_report(document: Mapping[str, Any]) -> str:
         "BF16, FP8: dense peak, TFLOP/s. In training: BF16 GEMMs at the sustained clock, TFLOP/s."
         " ~ estimated; - not known. --output json has every fact with its source."
     )
+    files = [
+        paragraph(f"{device['name']}: described in {device['file']}", indent="    ")
+        for device in document["devices"]
+        if device["file"]
+    ]
     sources = [paragraph(f"{tag}: {document['sources'].get(tag, tag)}", indent="    ") for tag in sorted(tags)]
-    return printable("\n".join([columns(rows, left=3), paragraph(note), "", heading("Sources"), *sources]) + "\n")
+    return printable(
+        "\n".join([columns(rows, left=3), paragraph(note), *files, "", heading("Sources"), *sources]) + "\n"
+    )
 
 
 def models_report(document: Mapping[str, Any]) -> str:
@@ -86,9 +115,9 @@ def models_report(document: Mapping[str, Any]) -> str:
 
 _MARKS = {ModelStatus.UNVERIFIED: " ~", ModelStatus.TOTAL: " #"}
 """What stands behind the name of a model whose facts are not verified."""
-DOCUMENTS = {"devices": devices_document, "models": models_document}
+DOCUMENTS = {"backends": backends_document, "devices": devices_document, "models": models_document}
 """What each command knows, by its name."""
-REPORTS = {"devices": devices_report, "models": models_report}
+REPORTS = {"backends": backends_report, "devices": devices_report, "models": models_report}
 """How each command shows it, by its name."""
 
 

@@ -353,5 +353,27 @@ def test_console_command_and_module_are_the_same_door() -> None:
 
 
 def test_every_command_is_answered_here() -> None:
-    assert set(COMMANDS) == {"memory", "performance", "both", "schedule", "show", "convert", "models", "devices"}
+    known = {"memory", "performance", "both", "schedule", "show", "convert", "models", "devices", "backends"}
+    assert set(COMMANDS) == known
     assert main.__module__ == "projector.cli"
+
+
+def test_backends_are_listed_with_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = carried_out(capsys, "backends").out
+    assert "analytical    yes" in text
+    assert "gfx90a, gfx942, gfx950" in text
+    listed = json.loads(carried_out(capsys, "backends", "--output", "json").out)["gemm"]
+    assert [each["name"] for each in listed][:2] == ["analytical", "origami"]
+
+
+def test_devices_list_a_gpu_of_ones_own_with_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("gpu_hardware_profiles: {mi9x: {peak_tflops_bf16: 5000, hbm_bandwidth_gbps: 16000}}")
+    option = carried_out(capsys, "devices", "--gpu-file", str(file), "--output", "json").out
+    variable = carried_out(
+        capsys, "devices", "--output", "json", environment={"PRIMUS_HW_PROFILE_DIR": f"{tmp_path};"}
+    ).out
+    assert option == variable
+    first = json.loads(option)["devices"][0]
+    assert (first["name"], first["file"]) == ("mi9x", str(file))
+    assert "described in" in carried_out(capsys, "devices", "--gpu-file", str(file)).out

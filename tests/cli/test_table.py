@@ -21,7 +21,8 @@ VALUES = {
     "--pipeline-schedule-algorithm": "zerobubble",
     "--memory-mode": "simulate",
     "--profiling-mode": "simulate",
-    "--gemm-backend": "analytical",
+    "--gemm-backend": "origami",
+    "--gpu-file": SAMPLE,
     "--memory-safety-margin": "0.05",
     "--expandable-segments": "false",
     "--output": "json",
@@ -29,10 +30,11 @@ VALUES = {
     "--color": "never",
     "PRIMUS_ROOT": str(SAMPLES),
     "PRIMUS_GPU_ARCH": "mi325x",
-    "PRIMUS_GEMM_BACKEND": "analytical",
+    "PRIMUS_GEMM_BACKEND": "origami",
+    "PRIMUS_HW_PROFILE_DIR": str(Path(SAMPLE).parent),
     "PRIMUS_WORKLOAD": "megatron",
 }
-WHAT_RUNS_ANYWAY = {"--memory-mode", "--profiling-mode", "--gemm-backend", "PRIMUS_GEMM_BACKEND", "PRIMUS_WORKLOAD"}
+WHAT_RUNS_ANYWAY = {"--memory-mode", "--profiling-mode", "PRIMUS_WORKLOAD"}
 
 
 def spellings(rows: tuple[Row, ...], fate: Fate) -> list[object]:
@@ -84,7 +86,7 @@ def test_working_option_changes_what_is_understood(row: Row, name: str, command:
 
 @pytest.mark.parametrize(("row", "name", "command"), spellings(VARIABLES, Fate.WORKS))
 def test_working_variable_changes_what_is_understood_or_serves_files(row: Row, name: str, command: str) -> None:
-    line = (command, "--config", SAMPLE)
+    line = (command, *(("--config", SAMPLE) if command in CONFIGURED else ()))
     changed = understood(*line, **{name: VALUES.get(name, "7")}) != understood(*line)
     assert changed != (row.in_files or name in WHAT_RUNS_ANYWAY)
 
@@ -135,6 +137,7 @@ def test_our_own_options_and_variables_are_these() -> None:
         "--expandable-segments",
         "--devices-per-node",
         "--format",
+        "--gpu-file",
         "--output",
         "--primus-root",
         "--routing-imbalance",

@@ -14,7 +14,7 @@ BOTH = ("both", "--config", SAMPLE)
     [
         (
             (),
-            "a command is needed; one of memory, performance, both, schedule, show, convert, models, devices; see",
+            "a command is needed; one of memory, performance, both, schedule, show, convert, models, devices, backends",
         ),
         (("--output", "json"), "'json' is not a command"),
         (("bth",), "'bth' is not a command; did you mean both?"),
@@ -39,7 +39,11 @@ BOTH = ("both", "--config", SAMPLE)
         ((*BOTH, "--sync-free-stage", "4"), "--sync-free-stage: '4' is not known; one of 0, 1, 2, 3"),
         ((*BOTH, "--output", "xml"), "--output: 'xml' is not known; one of text, json, yaml, csv"),
         ((*BOTH, "--output", "html"), "--output: 'html' is not available yet; what works instead: text, json"),
-        ((*BOTH, "--gemm-backend", "origami"), "--gemm-backend: 'origami' is not available yet; what works instead"),
+        ((*BOTH, "--gemm-backend", "magic"), "--gemm-backend: 'magic'; one of analytical, origami"),
+        (
+            (*BOTH, "--gpu-arch", "h100", "--gemm-backend", "origami"),
+            "--gemm-backend: origami does not know H100 (sm90)",
+        ),
         ((*BOTH, "--profiling-mode", "both"), "--profiling-mode: 'both' is not available yet; what works instead"),
         (
             ("memory", "--config", SAMPLE, "--memory-mode", "benchmark"),
@@ -81,7 +85,14 @@ def test_wrong_usage_is_one_clear_line_and_exit_2(
     [
         ("NNODES", "many", "NNODES: 'many' is not a count; a whole number, 1 or more"),
         ("PRIMUS_ROOT", "/nowhere", "PRIMUS_ROOT: '/nowhere' is not a folder; an existing folder"),
-        ("PRIMUS_GEMM_BACKEND", "origami", "PRIMUS_GEMM_BACKEND: 'origami' is not available yet; what works instead"),
+        ("PRIMUS_GEMM_BACKEND", "magic", "--gemm-backend: 'magic'; one of analytical, origami"),
+        (
+            "PRIMUS_GPU_CLOCK_MHZ",
+            "fast",
+            "PRIMUS_GPU_CLOCK_MHZ: 'fast' is not a clock; megahertz above 0, such as 1200",
+        ),
+        ("PRIMUS_GPU_CLOCK_MHZ", "2200", "--gpu-clock-mhz: 2200; at most the 2100 MHz of MI300X"),
+        ("PRIMUS_HW_PROFILE_DIR", "/nowhere", "PRIMUS_HW_PROFILE_DIR: '/nowhere' is not a folder; an existing folder"),
         ("PRIMUS_WORKLOAD", "dlrm", "PRIMUS_WORKLOAD: 'dlrm' is not available yet; what works instead: megatron"),
     ],
 )

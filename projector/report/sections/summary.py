@@ -39,10 +39,10 @@ def _memory(memory: MemoryProjection) -> list[str]:
     margin = memory.device_capacity_bytes - worst.device_bytes
     spare = f"{gib(margin)} spare" if margin >= 0 else f"{gib(-margin)} too much"
     range_ = f"between {gib(worst.device_bytes_lower)} and {gib(worst.device_bytes_upper)}"
-    verdict = (
-        f"{_VERDICTS[memory.verdict]}: {gib(worst.device_bytes)} of {gib(memory.device_capacity_bytes)} usable per GPU,"
-        f" {spare} ({range_}; confidence {memory.confidence.lower()})"
-    )
+    usable = f"{gib(worst.device_bytes)} of {gib(memory.device_capacity_bytes)} usable per GPU, {spare}"
+    if not memory.device_capacity_bytes:
+        usable = f"{gib(worst.device_bytes)} per GPU, whose capacity nobody states"
+    verdict = f"{_VERDICTS[memory.verdict]}: {usable} ({range_}; confidence {memory.confidence.lower()})"
     whose = (
         f"stage {worst.stage} of {len(memory.stages)} needs most; its peak" if len(memory.stages) > 1 else "the peak"
     )
