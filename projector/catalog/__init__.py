@@ -19,24 +19,40 @@ from projector.catalog.host import HostCosts, host_costs
 from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel, TokenizerVocabulary
 from projector.catalog.model_file import read_model
 from projector.catalog.overrides import HardwareOverrides
+from projector.catalog.rates import (
+    AttentionShape,
+    GemmShape,
+    GroupedShape,
+    MeasuredCollective,
+    MeasuredRates,
+    Rates,
+    Regime,
+)
 from projector.catalog.tokenizers import find_vocabulary
 from projector.errors import DeviceUnknown, NotAvailable, PresetUnknown, shown
 
 __all__ = [
+    "AttentionShape",
     "Calibration",
     "CatalogModel",
     "CollectiveCurve",
     "Device",
     "DispatchBuffers",
+    "GemmShape",
+    "GroupedShape",
     "HardwareOverrides",
     "HostCosts",
     "Link",
     "LinkKind",
+    "MeasuredCollective",
     "MeasuredMode",
+    "MeasuredRates",
     "ModelStatus",
     "OutsideMeasurement",
     "Provenance",
+    "Rates",
     "RefusedModel",
+    "Regime",
     "ReservedRatio",
     "TokenizerVocabulary",
     "citations",

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from projector.provenance import Assumption
+
 TIME = "the time of an iteration"
 """What an answer with memory alone calls a time that nobody can tell on the device, under `unmodelled`."""
 
@@ -110,3 +112,5 @@ class PerformanceProjection:
     """Filled when schedules were compared."""
     layer_times: tuple[LayerTime, ...] = ()
     """By kind of layer."""
+    measured: tuple[Assumption, ...] = ()
+    """What a calibration decided: by kind of work, how many shapes it had."""
