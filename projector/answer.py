@@ -6,7 +6,7 @@ from functools import partial
 
 from projector import catalog
 from projector.api import DEFAULT_DEVICE, Question
-from projector.catalog import Calibration, Device
+from projector.catalog import Calibration, Device, MeasuredRates
 from projector.config import (
     ALLOCATOR_VARIABLES,
     Assumption,
@@ -74,7 +74,7 @@ def answer(question: Question) -> Projection:
         memory, unmodelled = _memory(question, job, layout, device, unmodelled, calibration=calibration)
     unknown = unknown_figures(job, layout, device, calibration) if question.memory else ()
     measured = measured_outside(job, layout, calibration) if question.memory else ()
-    performance, without_effect, untimed = _performance(question, job, target, layout, device)
+    performance, without_effect, untimed = _performance(question, job, target, layout, device, calibration)
     return Projection(
         model=job.model.name,
         format=loaded.format,
@@ -94,6 +94,7 @@ def answer(question: Question) -> Projection:
             *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
             *_foreign_schedule(question, loaded.format),
             *measured,
+            *(performance.measured if performance else ()),
             *(routing_assumptions(job, memory) if memory else ()),
         ),
         unmodelled=(*unmodelled, *unknown, *untimed),
@@ -107,13 +108,16 @@ def _in_own_words(error: InputError, spelling: Mapping[str, str]) -> InputError:
     return type(error)(error.message, place=spelling.get(error.place, error.place), expected=error.expected)
 
 
-def halves(job: TrainingJob, target: Target, *, replay: bool = True) -> tuple[MemoryProjection, PerformanceProjection]:
-    """Memory and time of a job on a target; raises `InputError`."""
+def halves(
+    job: TrainingJob, target: Target, *, replay: bool = True, rates: MeasuredRates | None = None
+) -> tuple[MemoryProjection, PerformanceProjection]:
+    """Memory and time of a job on a target, with measured `rates` where there are any; raises `InputError`."""
     from projector.performance import project_performance  # noqa: PLC0415 - as in `_performance`
 
     device = catalog.device(target.device)
     job, layout = _laid_out(job, target, device)
-    return project_memory(job, layout, device, replay=replay), project_performance(job, target, layout, device)
+    performance = project_performance(job, target, layout, device, rates=rates)
+    return project_memory(job, layout, device, replay=replay), performance
 
 
 def _laid_out(job: TrainingJob, target: Target, device: Device) -> tuple[TrainingJob, Layout]:
@@ -254,8 +258,13 @@ def _memory(  # noqa: PLR0913 - the question, what it became, and what is known 
     return project(understood=False), deciding
 
 
-def _performance(
-    question: Question, job: TrainingJob, target: Target, layout: Layout, device: Device
+def _performance(  # noqa: PLR0913, PLR0917 - the question, what it became, and what was measured
+    question: Question,
+    job: TrainingJob,
+    target: Target,
+    layout: Layout,
+    device: Device,
+    calibration: Calibration | None,
 ) -> tuple[PerformanceProjection | None, tuple[str, ...], tuple[Unmodelled, ...]]:
     """The time half, keys of the hardware file that have no effect, and why there is no time beside the memory."""
     if not question.performance:
@@ -279,6 +288,7 @@ def _performance(
             backend=question.gemm_backend,
             overrides=overrides,
             peak_allocated_bytes=peak_allocated_bytes,
+            rates=None if calibration is None else calibration.rates,
         )
     except RateUnknown as error:
         if not question.memory:

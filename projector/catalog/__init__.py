@@ -20,25 +20,41 @@ from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel, Tok
 from projector.catalog.model_file import read_model
 from projector.catalog.origami import OrigamiTarget, origami_targets
 from projector.catalog.overrides import HardwareOverrides
+from projector.catalog.rates import (
+    AttentionShape,
+    GemmShape,
+    GroupedShape,
+    MeasuredCollective,
+    MeasuredRates,
+    Rates,
+    Regime,
+)
 from projector.catalog.tokenizers import find_vocabulary
 from projector.errors import DeviceUnknown, NotAvailable, PresetUnknown, shown
 
 __all__ = [
+    "AttentionShape",
     "Calibration",
     "CatalogModel",
     "CollectiveCurve",
     "Device",
     "DispatchBuffers",
+    "GemmShape",
+    "GroupedShape",
     "HardwareOverrides",
     "HostCosts",
     "Link",
     "LinkKind",
+    "MeasuredCollective",
     "MeasuredMode",
+    "MeasuredRates",
     "ModelStatus",
     "OrigamiTarget",
     "OutsideMeasurement",
     "Provenance",
+    "Rates",
     "RefusedModel",
+    "Regime",
     "ReservedRatio",
     "TokenizerVocabulary",
     "citations",

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from projector.catalog.rates import MeasuredRates
+
 
 class OutsideMeasurement(NamedTuple):
     """Device memory that a training run held outside torch's allocator, on one node."""
@@ -23,5 +25,7 @@ class Calibration(NamedTuple):
     """The GPU it was measured on: a name or alias of the catalog."""
     outside_allocator: OutsideMeasurement | None = None
     """What lies outside torch's allocator."""
+    rates: MeasuredRates = MeasuredRates()
+    """What decides time."""
     without_effect: tuple[str, ...] = ()
     """Keys of the file that this engine has no use for."""

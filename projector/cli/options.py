@@ -11,6 +11,7 @@ from projector.cli.picture_options import PICTURES
 from projector.cli.row import (
     CONFIGURED,
     LAID_OUT,
+    PROJECTIONS,
     TIMED,
     Effect,
     Fate,
@@ -197,10 +198,10 @@ OPTIONS: tuple[Row, ...] = (
         value="FILE",
         default="the catalog's estimates",
         fate=Fate.WORKS,
-        meaning="YAML or JSON with what was measured on the machine, such as memory outside PyTorch's allocator.",
+        meaning="What was measured on the machine: rates of operations, memory outside PyTorch's allocator.",
         becomes="`Question.calibration`",
         effect=switches("calibration", Path),
-        commands=_REMEMBERED,
+        commands=PROJECTIONS,
     ),
     _batch(
         name="--micro-batch-size",

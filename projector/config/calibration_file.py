@@ -3,15 +3,20 @@
 A section that the engine does not use is listed as without effect; a mistake inside one that it uses is an error.
 """
 
+import re
 from collections.abc import Mapping
 
+from projector import catalog
 from projector.catalog import Calibration, OutsideMeasurement
 from projector.config.nearest import nearest
-from projector.config.safe_yaml import parse_mapping
-from projector.errors import ConfigurationError, shown
+from projector.config.rates_file import SECTIONS, read_rates
+from projector.config.safe_json import parse_json_or_yaml
+from projector.errors import ConfigurationError, InputError, shown
 
-_LARGEST_FILE = 64 * 1024
-"""Characters; a calibration file is a handful of lines."""
+_LARGEST_FILE = 1024 * 1024
+"""Characters; a table of five hundred shapes has 40 thousand."""
+_NOTES = ("what", "source")
+"""Keys that describe the file to people."""
 _LARGEST_BYTES = 2**42
 """More than any device holds."""
 _LARGEST_GROUPS = 1000
@@ -26,13 +31,31 @@ def read_calibration_file(text: str, *, place: str = "calibration file") -> Cali
     """
     if len(text) > _LARGEST_FILE:
         raise ConfigurationError(f"{len(text)} characters", place=place, expected=f"at most {_LARGEST_FILE}")
-    entries = parse_mapping(text, name=place)
+    entries = parse_json_or_yaml(text, name=place)
     outside = entries.get("outside_allocator")
+    rates, unused = read_rates(entries, place)
+    known = {"device", "outside_allocator", *SECTIONS, *_NOTES}
     return Calibration(
-        device=_text(entries, "device", place, "the GPU it was measured on, such as MI300X"),
+        device=_described_device(entries)
+        or _text(entries, "device", place, "the GPU it was measured on, such as MI300X"),
         outside_allocator=None if outside is None else _outside(outside, f"{place}: outside_allocator"),
-        without_effect=tuple(key for key in entries if key not in {"device", "outside_allocator"}),
+        rates=rates,
+        without_effect=(*(key for key in entries if key not in known), *unused),
     )
+
+
+def _described_device(entries: Mapping[str, object]) -> str | None:
+    """The one GPU that the description names, where there is no `device` beside it."""
+    what = entries.get("what")
+    if "device" in entries or not isinstance(what, str):
+        return None
+    found = {}
+    for word in re.findall(r"[A-Za-z]+\d+\w*", what[:1000]):
+        try:
+            found[catalog.device(word).name] = word
+        except InputError:
+            continue
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _outside(entries: object, place: str) -> OutsideMeasurement:

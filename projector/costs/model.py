@@ -1,9 +1,12 @@
 """The cost model: a piece of work in, seconds out."""
 
-from projector.catalog import Device, HardwareOverrides
+from collections.abc import Mapping
+
+from projector.catalog import Device, HardwareOverrides, MeasuredCollective
 from projector.costs.backends import gemm_backend
 from projector.costs.gemm import grouped_gemm_seconds
 from projector.costs.kernels import attention_seconds, elementwise_seconds
+from projector.costs.measured import Measurable, MeasuredCosts
 from projector.costs.network import Network
 from projector.job import ExpertDispatch, Software
 from projector.operations import (
@@ -22,7 +25,7 @@ from projector.parallelism import Layout
 class CostModel:
     """Seconds of any work on one device of a laid-out job. Equal work is costed once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a site states beside the device
         self,
         device: Device,
         layout: Layout,
@@ -30,15 +33,20 @@ class CostModel:
         software: Software | None = None,
         backend: str = "analytical",
         overrides: HardwareOverrides | None = None,
+        measured: MeasuredCosts | None = None,
+        collectives: Mapping[str, MeasuredCollective] | None = None,
     ) -> None:
         """Take the device's figures, the placement of groups and the framework's choices.
+
+        `measured` times of shapes and `collectives` inside one node win over the model.
 
         Raises `NotAvailable` for a GEMM backend that is not installed or does not know the device.
         """
         self.device = device
         self.layout = layout
-        self.network = Network(device, layout.devices_per_node, overrides)
+        self.network = Network(device, layout.devices_per_node, overrides, collectives)
         self._software = software or Software()
+        self._measured = measured
         self._gemm = gemm_backend(backend, device)
         self._known: dict[Work, float] = {}
 
@@ -54,16 +62,22 @@ class CostModel:
 
     def _compute(self, work: Work) -> float:
         match work:
+            case ElementWise():
+                return elementwise_seconds(work, self.device)
+            case Collective():
+                return self._collective(work)
+            case _:
+                modelled = self._arithmetic(work)
+                return modelled if self._measured is None else self._measured.seconds(work, modelled, self.device)
+
+    def _arithmetic(self, work: Measurable) -> float:
+        match work:
             case Gemm():
                 return self._gemm(work)
             case GroupedGemm():
                 return grouped_gemm_seconds(work, self.device, self._gemm)
             case AttentionKernel():
                 return attention_seconds(work, self.device, self._gemm)
-            case ElementWise():
-                return elementwise_seconds(work, self.device)
-            case Collective():
-                return self._collective(work)
 
     def _collective(self, work: Collective) -> float:
         placement = self.layout.placement(work.group)

@@ -7,10 +7,11 @@ by the node's own links, whichever is slower, and each hop adds latency.
 """
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from math import exp, log, log2
 from typing import NamedTuple
 
-from projector.catalog import CollectiveCurve, Device, HardwareOverrides, LinkKind
+from projector.catalog import CollectiveCurve, Device, HardwareOverrides, LinkKind, MeasuredCollective
 from projector.errors import NotAvailable
 from projector.operations import CollectiveKind
 from projector.parallelism import Placement
@@ -63,8 +64,15 @@ class Transfer(NamedTuple):
 class Network:
     """Seconds of communication between devices of one kind."""
 
-    def __init__(self, device: Device, devices_per_node: int, overrides: HardwareOverrides | None = None) -> None:
-        """`overrides` replace the catalog's figures of links."""
+    def __init__(
+        self,
+        device: Device,
+        devices_per_node: int,
+        overrides: HardwareOverrides | None = None,
+        measured: Mapping[str, MeasuredCollective] | None = None,
+    ) -> None:
+        """`overrides` replace the catalog's figures of links; collectives `measured` on one node win over both."""
+        self._measured = measured or {}
         self._device = device
         self._overrides = overrides or HardwareOverrides()
         self._domain = max(devices_per_node, (device.intra_node and device.intra_node.domain_devices) or 1)
@@ -152,14 +160,30 @@ class Network:
         )
 
     def _inside(self, kind: CollectiveKind, message_bytes: float, size: int) -> float:
-        found = self._transfer(kind, message_bytes)
         sent = sent_share(kind, size) * message_bytes
+        if (own := self._measured.get(kind.value)) is not None:
+            rate = own.bytes_per_second * self._size_share(kind, message_bytes)
+            return own.latency_seconds(size) + sent / (rate * self._used_links(size))
+        found = self._transfer(kind, message_bytes)
         latency = found.latency_seconds
         if self._overrides.node_latency_seconds is not None:
             latency += self._overrides.node_latency_seconds * (size - 1)
         elif self._device.collective_step_seconds is not None:
             latency += self._device.collective_step_seconds * (size - 1)
         return latency + sent / (found.bytes_per_second * self._used_links(size))
+
+    def _size_share(self, kind: CollectiveKind, message_bytes: float) -> float:
+        """Share of its rate at large messages that a collective reaches at a size, 1 where no curve tells.
+
+        A calibration states the rate of large messages alone, so that the form over sizes stays the catalog's.
+        """
+        curve = self._device.collective(kind.value)
+        if curve is None:
+            return 1.0
+        latency = self._device.collective_latency_seconds
+        latency = _curve_latency(curve) if latency is None else latency
+        largest = curve.points[-1][0]
+        return _transfer_rate(curve, message_bytes, latency) / _transfer_rate(curve, largest, latency)
 
     def _used_links(self, size: int) -> float:
         """Share of a mesh's links that a group of `size` drives."""

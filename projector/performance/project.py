@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import log2
 from typing import NamedTuple
 
-from projector.catalog import Device, HardwareOverrides
+from projector.catalog import Device, HardwareOverrides, MeasuredRates
 from projector.costs import CostModel
 from projector.costs.figures import TERA, peak_rate
 from projector.errors import InputError
@@ -15,6 +15,7 @@ from projector.operations import CollectiveKind, Group
 from projector.parallelism import Layout, resolve
 from projector.parallelism.stages import V_SHAPED
 from projector.performance.clock import settled
+from projector.performance.measured import Measurements
 from projector.performance.passes import NOTHING, PassTime, Traffic
 from projector.performance.stages import BlockTime, BlockTimes
 from projector.performance.tail import STEP, stage_tail
@@ -95,20 +96,23 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
     backend: str = "analytical",
     overrides: HardwareOverrides | None = None,
     peak_allocated_bytes: Callable[[Schedule], int] | None = None,
+    rates: MeasuredRates | None = None,
 ) -> PerformanceProjection:
     """Project iteration time, throughput and their parts.
 
     `schedule` is `auto` (what the framework would run), `all` (the same, beside every other schedule that the layout
-    allows) or a `Schedule` by name. `overrides` replace the catalog's links. `peak_allocated_bytes` tells the peak of a
+    allows) or a `Schedule` by name. `overrides` replace the catalog's links, and measured `rates` win over every
+    other figure. `peak_allocated_bytes` tells the peak of a
     compared schedule; without it 0 stands there.
 
     Raises `NotAvailable` for GEMM backends and formats that are not offered or figures that nobody knows.
     """
     chosen = planned_schedule(_chosen(job, schedule), layout.pipeline, layout.run_micro_batches)
     layout = _placed(job, target, layout, chosen)
-    settled_device = device
+    measured = Measurements(rates, job, layout, device, backend=backend)
+    device = settled_device = measured.device
     for _ in range(_CLOCK_PASSES if device.idle_power_share is not None else 1):
-        costs = CostModel(settled_device, layout, software=job.software, backend=backend, overrides=overrides)
+        costs = measured.costs(settled_device, overrides)
         blocks = BlockTimes(job, layout, costs)
         pipeline = _pipeline(job, layout, costs, blocks)
         phase = pipeline.phase(chosen, layout)
@@ -134,6 +138,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         else (),
         layer_times=_layer_times(job, layout, blocks),
         warnings=tuple(_warnings(result, layout)),
+        measured=measured.notes(),
     )
 
 

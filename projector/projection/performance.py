@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from projector.projection.pipeline import PipelinePhase
+from projector.provenance import Assumption
 
 TIME = "the time of an iteration"
 """What an answer with memory alone calls a time that nobody can tell on the device, under `unmodelled`."""
@@ -140,6 +141,8 @@ class PerformanceProjection:
     """Filled when schedules were compared."""
     layer_times: tuple[LayerTime, ...] = ()
     """By kind of layer."""
+    measured: tuple[Assumption, ...] = ()
+    """What a calibration decided: by kind of work, how many shapes it had."""
     warnings: tuple[str, ...] = ()
     """What a person should know before running the job so."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from projector.api import project_job
 from projector.job import Target, TrainingJob
 from projector.projection import MemoryProjection, PerformanceProjection
+from tests.accuracy.calibrated import with_calibration
 from tests.accuracy.jobs import assumed
 from tests.accuracy.memory_predictors import with_memory_predictors
 from tests.accuracy.rows import Row, load
@@ -89,6 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         figures = anchored(figures, rows)
     else:
         figures = with_memory_predictors(with_constant_speed(figures, rows, speeds), rows)
+        figures = with_calibration(figures, rows)
     if options.json:
         json.dump([as_json(figure) for figure in figures], sys.stdout, indent=1)
         print()

@@ -1,7 +1,10 @@
 """How close memory is projected on rows on which no constant may be fitted: bars that are reached stay reached."""
 
+from statistics import fmean
+
 import pytest
 
+from tests.accuracy.calibrated import calibrated_errors
 from tests.accuracy.relative import mean_error_percent, relative_to_base
 from tests.accuracy.whole import rows, scored
 
@@ -36,3 +39,12 @@ def test_schedules_need_memory_over_1f1b_as_measured_within_two_percent() -> Non
     found = relative_to_base(figure, rows())
     assert found
     assert mean_error_percent(found) <= 2.0
+
+
+def test_rates_of_a_site_project_its_unseen_runs_within_two_and_a_half_percent() -> None:
+    fitted = {row.id for row in rows() if row.fitted}
+    found = [error for row, error in calibrated_errors(rows()).items() if row not in fitted]
+    assert len(found) >= 12
+    assert fmean(map(abs, found)) <= 2.5
+    assert abs(fmean(found)) <= 1.0
+    assert max(map(abs, found)) <= 8.0

@@ -52,7 +52,28 @@ def test_json_is_read_too_and_all_but_bytes_and_source_may_be_left_out() -> None
         ),
         ("{device: A, outside_allocator: {byte: 5, source: x}}", r"\.byte: is not a known key; did you mean bytes"),
         ("[1]", "calibration file"),
-        ("#" * 70_000, "70000 characters"),
+        ("#" * 1_100_000, "1100000 characters"),
+        ("{device: A, gemm: 5}", r"gemm: 5 is not a map"),
+        (
+            "{device: A, gemm: {columns: [m, k, n, tflop], rows: [[1, 1, 1, 1]]}}",
+            r"columns\.tflop: is not a known column",
+        ),
+        ("{device: A, gemm: {columns: [m, k, n], rows: [[1, 1, 1]]}}", r"columns: is missing; a column tflops"),
+        ("{device: A, gemm: {columns: [m, k, n, tflops], rows: [[1, 1, 1]]}}", r"rows\[0\]: .*expected 4 values"),
+        (
+            "{device: A, gemm: {columns: [m, k, n, tflops], rows: [[1, 1, 1, -2]]}}",
+            r"rows\[0\]\.tflops: -2; expected a",
+        ),
+        (
+            "{device: A, gemm: {columns: [m, k, n, tflops], rows: [[1, 1, 1.5, 2]]}}",
+            r"rows\[0\]\.n: 1\.5; expected a whole",
+        ),
+        (
+            "{device: A, gemm: {regime: long, columns: [m, k, n, tflops], rows: [[1, 1, 1, 2]]}}",
+            r"regime: 'long'; .*burst",
+        ),
+        ("{device: A, collectives_one_node: {all_gather: {bus: 5}}}", r"all_gather\.bus: is not a known key"),
+        ("{device: A, launch_us: fast}", r"launch_us: 'fast'; expected a number above 0"),
     ],
 )
 def test_a_mistake_names_key_value_and_what_would_be_right(text: str, complaint: str) -> None:
