@@ -165,10 +165,11 @@ def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
 
 
 def _asked(job: TrainingJob, question: Question) -> TrainingJob:
-    """The job as the question wants it: its schedule, its imbalance of routing, its allocator."""
+    """The job as the question wants it: its schedule, its imbalance of routing, its host, its allocator."""
     factor, grows = question.routing_imbalance, question.expandable_segments
     software = job.software if factor is None else replace(job.software, routing_imbalance=factor)
     software = software if grows is None else replace(software, expandable_segments=grows)
+    software = software if question.host_factor is None else replace(software, host_factor=question.host_factor)
     return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software)
 
 

@@ -55,6 +55,8 @@ class Question:
     routing_imbalance: float | None = None
     """Rows that the experts of the busiest GPU receive over the balanced share, at least 1; None for what the file
     states, else for an interval."""
+    host_factor: float | None = None
+    """Time of the host's work over what the catalog says of its platform; None for what the file states, else 1."""
     expandable_segments: bool | None = None
     """Whether segments of torch's caching allocator grow; None for what the configuration's environment states."""
     memory_safety_margin: float = 0.0

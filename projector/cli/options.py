@@ -12,25 +12,24 @@ from projector.cli.row import (
     CONFIGURED,
     LAID_OUT,
     PROJECTIONS,
+    REMEMBERED,
     TIMED,
     Effect,
     Fate,
     Row,
     clock,
     count,
-    factor,
     nothing,
     one_of,
     overrides,
     sets,
-    share,
     switches,
     word,
 )
+from projector.cli.run_options import RUNS
 from projector.cli.variables import VARIABLES
 from projector.job import Scaling, Schedule
 
-_REMEMBERED = ("memory", "both")
 _EVERYWHERE = (*CONFIGURED, "models", "devices", "backends")
 _SIMULATE = "`simulate` needs no GPU and is the default here"
 _NO_BENCHMARK = "the analytical projection, which needs no GPU and is what runs without this option"
@@ -308,36 +307,7 @@ OPTIONS: tuple[Row, ...] = (
         commands=TIMED,
         effect=sets("gemm_backend", word),
     ),
-    _method(
-        name="--routing-imbalance",
-        value="F",
-        default="what the file states, else an interval whose expected value is listed as assumed",
-        fate=Fate.WORKS,
-        meaning="Rows that the experts of the busiest GPU receive over the balanced share; 1 is balanced.",
-        becomes="`Question.routing_imbalance`",
-        commands=_REMEMBERED,
-        effect=sets("routing_imbalance", factor),
-    ),
-    _method(
-        name="--expandable-segments",
-        value="BOOL",
-        default="what PYTORCH_ALLOC_CONF and its like state, else torch's default (listed as assumed)",
-        fate=Fate.WORKS,
-        meaning="Whether segments of torch's caching allocator grow: true or false.",
-        becomes="`Question.expandable_segments`",
-        commands=_REMEMBERED,
-        effect=sets("expandable_segments", lambda text: one_of("true", "false")(text) == "true"),
-    ),
-    _method(
-        name="--memory-safety-margin",
-        value="F",
-        default="0 (Primus: 0.05, on benchmarks only)",
-        fate=Fate.WORKS,
-        meaning="Share by which the upper end of the memory interval is widened.",
-        becomes="`Question.memory_safety_margin`",
-        commands=_REMEMBERED,
-        effect=sets("memory_safety_margin", share),
-    ),
+    *RUNS,
     _benchmark(name="--benchmark-gpus", value="N", meaning="GPUs of the benchmark."),
     _benchmark(
         name="--save-benchmark",
@@ -370,7 +340,7 @@ OPTIONS: tuple[Row, ...] = (
     _output(
         name="--check",
         fate=Fate.WORKS,
-        commands=_REMEMBERED,
+        commands=REMEMBERED,
         meaning="Exit with 3 when the verdict is DoesNotFit; warn when it is AtRisk or Unknown.",
         becomes="the exit code",
         effect=switches("check", bool),

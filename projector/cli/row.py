@@ -23,6 +23,8 @@ _NARROWEST, _WIDEST = 40, 10_000
 
 PROJECTIONS = ("memory", "performance", "both", "schedule")
 """The commands that project."""
+REMEMBERED = ("memory", "both")
+"""Commands that answer with memory."""
 TIMED = ("performance", "both", "schedule")
 """The commands that project time."""
 LAID_OUT = (*PROJECTIONS, "show")
@@ -153,6 +155,17 @@ def factor(text: str) -> float:
         number = 0.0
     if not 1.0 <= number < inf:
         raise InputError(f"{shown(text)} is not a factor", expected="a number of 1 or more, such as 1.5")
+    return number
+
+
+def multiple(text: str) -> float:
+    """A number of 0 or more that is finite."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number < inf:
+        raise InputError(f"{shown(text)} is not a multiple", expected="a number of 0 or more, such as 0.8")
     return number
 
 

@@ -377,3 +377,13 @@ def test_devices_list_a_gpu_of_ones_own_with_its_file(capsys: pytest.CaptureFixt
     first = json.loads(option)["devices"][0]
     assert (first["name"], first["file"]) == ("mi9x", str(file))
     assert "described in" in carried_out(capsys, "devices", "--gpu-file", str(file)).out
+
+
+def test_the_host_can_be_stated_and_holds_the_device_up_accordingly(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("performance", "--config", "mixtral-8x7b", *("--gpu-arch", "MI300X"), *("--target-nodes", "2"))
+    given = ("expert_model_parallel_size=8", "micro_batch_size=1", "global_batch_size=64", "seq_length=4096")
+    times = [
+        document(capsys, *asked, *given, *said)["performance"]["iteration_time_ms"]
+        for said in (("--host-factor", "0"), (), ("--host-factor", "1"), ("--host-factor", "2"))
+    ]
+    assert times[0] < times[1] == times[2] < times[3]
