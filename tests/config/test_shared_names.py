@@ -69,12 +69,14 @@ _TITAN_DECIDES = {
 _EAGER_LACKS = frozenset({"pipeline_model_parallel_size", "expert_model_parallel_size"})
 # What Megatron-LM's advice is for tensor parallelism is assumed where nothing else is stated.
 _ASSUMED = {"tensor_model_parallel_size": frozenset({"parallelism.sequence_parallel"})}
+# Without it, experts do not train under tensor parallelism.
+_SEQUENCE_PARALLEL = ("sequence_parallel=true",)
 _BATCH = ("seq_length=4096", "micro_batch_size=1", "global_batch_size=64")
 
 DIALECTS = {
     "Primus": Plain(text=same_jobs.experiment(_MIXTRAL)),
-    "Megatron-LM, launch script": Plain(text=same_jobs.script(_MIXTRAL)),
-    "Megatron-LM, functional test": Plain(text=same_jobs.functional_test(_MIXTRAL)),
+    "Megatron-LM, launch script": Plain(text=same_jobs.script(_MIXTRAL), overrides=_SEQUENCE_PARALLEL),
+    "Megatron-LM, functional test": Plain(text=same_jobs.functional_test(_MIXTRAL), overrides=_SEQUENCE_PARALLEL),
     "own": Plain(text=write(read(same_jobs.script(_MIXTRAL), name="run.sh"))),
     "Hugging Face": Plain(text=json.dumps(_MIXTRAL.model.config), overrides=_BATCH, also=_ASSUMED),
     "Hugging Face, DeepSpeed": Plain(
