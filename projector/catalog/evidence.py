@@ -15,6 +15,8 @@ class MeasuredMode(NamedTuple):
 
     within_percent: float
     """Half of those runs are projected within this."""
+    held_runs: int
+    """Runs among them that were held back from fitting."""
     sources: tuple[str, ...]
     """Publications that measured them, as the accuracy page names them."""
 
@@ -27,6 +29,10 @@ def measured_modes() -> Mapping[str, MeasuredMode]:
 
 
 def _mode(facts: Facts) -> MeasuredMode:
-    mode = MeasuredMode(within_percent=facts.required("within_percent", float), sources=facts.texts("rows"))
+    mode = MeasuredMode(
+        within_percent=facts.required("within_percent", float),
+        held_runs=facts.required("held_runs", int),
+        sources=facts.texts("rows"),
+    )
     facts.finish()
     return mode

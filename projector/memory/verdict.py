@@ -6,6 +6,8 @@ from projector.catalog import Device, measured_modes
 from projector.memory.interval import MARGIN
 from projector.projection import Confidence, StageMemory, Verdict
 
+LEAST_RUNS = 3
+"""Held-back runs of a mode of which a median says something: of two, one may be right by chance."""
 HIGH_PERCENT = 2
 """Largest median error of a mode's measured runs of which a job has high confidence."""
 NARROW_PERCENT, WIDE_PERCENT = 5, 20
@@ -40,9 +42,10 @@ def confidence_of(
 ) -> tuple[Confidence, tuple[str, ...]]:
     """How far the figures can be trusted, and why.
 
-    High where runs with each of the job's `modes` were measured and half of them are projected within `HIGH_PERCENT`,
-    and the interval of the fullest stage is at most `NARROW_PERCENT` to either side; low where nobody measured a mode,
-    the interval is wider than `WIDE_PERCENT`, or something is not understood or known.
+    High where runs with each of the job's `modes` were measured, half of them are projected within `HIGH_PERCENT`, at
+    least `LEAST_RUNS` of them took no part in fitting, and the interval of the fullest stage is at most
+    `NARROW_PERCENT` to either side; low where nobody measured a mode, the interval is wider than `WIDE_PERCENT`, or
+    something is not understood or known.
     """
     gaps = {
         "something that decides was not understood": understood,
@@ -58,6 +61,12 @@ def confidence_of(
     doubts = {
         f"half of the measured runs with {mode} are projected within {known[mode].within_percent:g} %, the others less"
         " closely": known[mode].within_percent > HIGH_PERCENT
+        for mode in modes
+    }
+    doubts |= {
+        f"{known[mode].held_runs} measured run(s) with {mode} took no part in fitting, fewer than {LEAST_RUNS}": (
+            known[mode].held_runs < LEAST_RUNS
+        )
         for mode in modes
     }
     doubts[wide] = width_percent > NARROW_PERCENT

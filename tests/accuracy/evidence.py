@@ -25,10 +25,10 @@ ROWS = Path(__file__).with_name("ground_truth.yaml")
 class Evidence:
     """Measured rows of one mode."""
 
-    rows: int
-    """How many."""
+    held_rows: int
+    """How many were held back from fitting."""
     median_error_percent: float
-    """Half of them are missed by no more."""
+    """Half of those, or of all where none was held back, are missed by no more."""
     sources: frozenset[str]
     """Publications that measured them."""
 
@@ -43,23 +43,26 @@ def measured_modes() -> dict[str, Evidence]:
     """The evidence of every mode, from the highest level of memory that each row states."""
     rows = {row.id: row for row in whole.rows()}
     highest: dict[str, tuple[int, float]] = {}
+    fitted: dict[str, bool] = {}
     order = list(LEVELS)
     for figure in memory_figures():
         for scored in figure.rows:
             entry = (order.index(figure.quantity), abs(scored.error_percent))
+            fitted[scored.id] = scored.fitted
             highest[scored.id] = max(highest.get(scored.id, entry), entry, key=lambda each: each[0])
     errors: dict[str, dict[str, float]] = defaultdict(dict)
     for name, (_, error) in highest.items():
         for mode in _modes(rows[name]):
             errors[mode][name] = error
-    return {
-        mode: Evidence(
-            rows=len(by_row),
-            median_error_percent=median(by_row.values()),
+    found = {}
+    for mode, by_row in errors.items():
+        held = [error for name, error in by_row.items() if not fitted[name]]
+        found[mode] = Evidence(
+            held_rows=len(held),
+            median_error_percent=median(held or by_row.values()),
             sources=frozenset(rows[name].source for name in by_row),
         )
-        for mode, by_row in errors.items()
-    }
+    return found
 
 
 def _modes(row: Row) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ def test_half_of_the_runs_of_a_mode_are_projected_as_closely_as_is_listed(mode: 
     listed, found = catalog.measured_modes()[mode], measured_modes()[mode]
     assert found.median_error_percent <= listed.within_percent
     assert found.sources >= set(listed.sources)
+    assert found.held_rows >= listed.held_runs
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["all rows", "rows on which no constant may be fitted"])

@@ -22,6 +22,7 @@ from projector.job import (
     UnmodelledMixer,
 )
 from projector.memory import project_memory, unknown_figures, unmodelled_layers
+from projector.memory.verdict import confidence_of
 from projector.parallelism import resolve
 from projector.projection import Confidence, MemoryLevel, MemoryProjection, Verdict
 from tests.layers.builders import DENSE, job, mixtral, model, target
@@ -156,3 +157,16 @@ CONFIDENCES: dict[str, tuple[TrainingJob, str, Confidence]] = {
 @pytest.mark.parametrize(("asked", "name", "want"), CONFIDENCES.values(), ids=CONFIDENCES)
 def test_confidence_is(asked: TrainingJob, name: str, want: Confidence) -> None:
     assert projected(asked, catalog.device(name)).confidence is want
+
+
+def test_a_mode_of_which_hardly_a_run_was_held_back_leaves_confidence_medium() -> None:
+    """Half of the runs with Muon are projected within 2 %, but one alone took no part in fitting."""
+    fullest = projected(JOBS["dense"], catalog.device("H100")).worst
+    device = catalog.device("H100")
+    many, few = (
+        confidence_of(modes, fullest, device, understood=True, complete=True)
+        for modes in (("NVIDIA GPUs",), ("NVIDIA GPUs", "muon optimizer"))
+    )
+    assert many[0] is Confidence.HIGH
+    assert few[0] is Confidence.MEDIUM
+    assert few[1] == ("1 measured run(s) with muon optimizer took no part in fitting, fewer than 3",)
