@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from projector.cli.row import REMEMBERED, TIMED, Fate, Row, factor, multiple, one_of, sets, share
+from projector.cli.row import PROJECTIONS, REMEMBERED, TIMED, Fate, Row, factor, multiple, one_of, sets, share
 
 _run = partial(Row, group="Method")
 
@@ -14,7 +14,7 @@ RUNS: tuple[Row, ...] = (
         fate=Fate.WORKS,
         meaning="Rows that the experts of the busiest GPU receive over the balanced share; 1 is balanced.",
         becomes="`Question.routing_imbalance`",
-        commands=REMEMBERED,
+        commands=PROJECTIONS,
         effect=sets("routing_imbalance", factor),
     ),
     _run(

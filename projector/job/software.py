@@ -129,7 +129,8 @@ class Software:
     expert_capacity_padded: bool = True
     """An expert's rows are padded to its capacity; without, it computes those that arrive and drops what is above."""
     routing_imbalance: float | None = None
-    """Rows that the experts of the busiest device receive over the balanced share, at least 1; None where unknown."""
+    """Rows that the experts of the busiest device receive over the balanced share, at least 1; None where unknown: an
+    interval for memory, balanced routing for time."""
     sync_free_stage: int = 0
     """Stage of Primus-Turbo's experts without host synchronisation: from 2 on, what arrives lies in a buffer for all
     tokens of all ranks; at 3 the experts' rows do too, whatever the router decides."""

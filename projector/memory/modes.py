@@ -2,7 +2,7 @@
 
 from projector.catalog import Device
 from projector.job import OptimizerKind, RecomputeGranularity, Schedule, Sharding, TrainingJob
-from projector.memory.routing import routing_decides
+from projector.layers.routing import routing_decides
 from projector.parallelism import Layout
 
 

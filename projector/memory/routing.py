@@ -15,10 +15,9 @@ from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
-from projector.errors import ConfigurationError
 from projector.job import MixtureOfExperts, TrainingJob
 from projector.layers.decoder import shaped_layer
-from projector.layers.dispatch import has_static_rows
+from projector.layers.routing import routing_decides, routing_limit, stated_imbalance
 from projector.layers.shapes import Shapes
 from projector.parallelism import Layout
 from projector.projection import MemoryComponent, MemoryLevel, MemoryProjection, StageMemory
@@ -48,21 +47,12 @@ class RoutedStages(NamedTuple):
     """Allocated at the highest step of an unlucky one."""
 
 
-def routing_decides(job: TrainingJob, layout: Layout) -> bool:
-    """Whether the router decides how many rows a device's experts receive."""
-    software = job.software
-    padded = software.expert_capacity_factor is not None and software.expert_capacity_padded
-    fixed = software.force_load_balancing or padded or has_static_rows(software, layout.expert)
-    return layout.expert > 1 and bool(job.model.expert_blocks) and not fixed
-
-
 def routed_stages(job: TrainingJob, layout: Layout, shapes: Shapes, at: Callable[[float], Stages]) -> RoutedStages:
     """Memory as routing may make it; `at` gives it for rows of the busiest device over the balanced share."""
-    stated = job.software.routing_imbalance
     if not routing_decides(job, layout):
         return _certain(at(1.0))
+    stated = stated_imbalance(job, layout)
     if stated is not None:
-        _check(stated, _limit(job, layout))
         return _certain(_marked(at(stated), [(stated, stated, stated)] * layout.pipeline))
     lowest = at(1.0)
     points: dict[float, Stages] = {1.0: lowest}
@@ -72,7 +62,7 @@ def routed_stages(job: TrainingJob, layout: Layout, shapes: Shapes, at: Callable
             points[factor] = at(factor)
         return points[factor]
 
-    factors = [_factors(_deviation(stage, job, layout, shapes), _limit(job, layout)) for stage in lowest]
+    factors = [_factors(_deviation(stage, job, layout, shapes), routing_limit(job, layout)) for stage in lowest]
     expected = [_between(rank, usual, known) for rank, (_, usual, _) in enumerate(factors)]
     highest = [_between(rank, most, known) for rank, (_, _, most) in enumerate(factors)]
     return RoutedStages(
@@ -98,22 +88,8 @@ def _marked(stages: Stages, factors: Sequence[Factors]) -> Stages:
     return [replace(stage, routing_imbalance=each) for stage, each in zip(stages, factors, strict=True)]
 
 
-def _check(stated: float, limit: float) -> None:
-    if not 1 <= stated <= limit:
-        message = f"a routing imbalance of {stated:g} cannot be"
-        expected = f"from 1 to {limit:g}, where every token of the group visits one device"
-        raise ConfigurationError(message, place="routing_imbalance", expected=expected)
-
-
 def _block(job: TrainingJob) -> MixtureOfExperts:
     return job.model.expert_blocks[0]
-
-
-def _limit(job: TrainingJob, layout: Layout) -> float:
-    """All tokens of all ranks, to as many experts of one device as a token may visit."""
-    block = _block(job)
-    local = block.experts // layout.expert
-    return layout.expert * min(1.0, local / block.top_k)
 
 
 def _deviation(stage: StageMemory, job: TrainingJob, layout: Layout, shapes: Shapes) -> float:

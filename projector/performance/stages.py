@@ -8,13 +8,14 @@ from projector.job import DecoderLayer, MixtureOfExperts, RecomputeGranularity, 
 from projector.layers import (
     embedding_operations,
     is_recomputed,
-    layer_operations,
-    mtp_operations,
     output_operations,
     recomputed_layers,
     recomputed_modules,
     repeated_work,
+    shapes_of,
 )
+from projector.layers.decoder import shaped_layer, shaped_prediction
+from projector.layers.routing import stated_imbalance
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operation, held_by
 from projector.parallelism import Chunk, Layout
 from projector.performance.data_parallel import Communicator, sharded_layer
@@ -93,6 +94,8 @@ class BlockTimes:
         self._job = job
         self._layout = layout
         self._costs = costs
+        # The busiest device's experts decide: all ranks wait for it in every exchange of tokens.
+        self._shapes = shapes_of(job, layout, routing_factor=stated_imbalance(job, layout) or 1.0)
         self._modules = recomputed_modules(job.recompute)
         self._launches = Launches(costs, job.software)
         self._communicator = Communicator(costs=costs, layout=layout, precision=job.precision)
@@ -131,7 +134,7 @@ class BlockTimes:
         key = layer, recomputed
         if key not in self._layers:
             name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
-            operations = layer_operations(layer, self._job, self._layout)
+            operations = shaped_layer(layer, self._shapes)
             by_operation = self._job.recompute.granularity is RecomputeGranularity.OPERATIONS
             self._layers[key] = self._block(name, operations, recomputed=recomputed, by_operation=by_operation)
         return self._layers[key]
@@ -146,13 +149,16 @@ class BlockTimes:
 
     def multi_token_prediction(self) -> BlockTime:
         """Time of one multi-token-prediction layer."""
-        return self._end("multi-token prediction")
+        name = "multi-token prediction"
+        if name not in self._ends:
+            operations = shaped_prediction(self._job.model.layers[-1], self._shapes)
+            self._ends[name] = self._block(name, operations, recomputed=False)
+        return self._ends[name]
 
     def _end(self, name: str) -> BlockTime:
         makers = {
             "embedding": embedding_operations,
             "output and loss": output_operations,
-            "multi-token prediction": mtp_operations,
         }
         if name not in self._ends:
             self._ends[name] = self._block(name, makers[name](self._job, self._layout), recomputed=False)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from projector.catalog import devices
-from projector.errors import NotAvailable
+from projector.errors import ConfigurationError, NotAvailable
 from projector.job import (
     Attention,
     CrossEntropy,
@@ -20,7 +20,7 @@ from projector.job import (
     Sharding,
     Software,
 )
-from tests.performance.jobs import LLAMA_70B, a_job, project
+from tests.performance.jobs import LLAMA_70B, a_job, part, project
 
 MANY_EXPERTS = ModelArchitecture(
     name="many-experts",
@@ -113,3 +113,17 @@ def test_every_device_is_answered_or_refused_by_name(name: str) -> None:
 def test_a_faster_device_of_a_family_is_faster() -> None:
     times = [project(a_job(), name).iteration_seconds for name in ("MI300X", "MI325X", "MI350X", "MI355X")]
     assert times == sorted(times, reverse=True)
+
+
+def test_all_ranks_wait_for_the_experts_that_receive_most() -> None:
+    uneven = replace(MIXTURE, software=replace(MIXTURE.software, routing_imbalance=2.0))
+    forced = replace(uneven, software=replace(uneven.software, force_load_balancing=True))
+    times = [part(project(job, "MI355X"), "expert matrix products") for job in (MIXTURE, forced, uneven)]
+    assert times[0] == times[1]
+    assert 1.5 < times[2] / times[0] < 2.5
+
+
+def test_an_imbalance_that_no_router_can_reach_is_refused() -> None:
+    collapsed = replace(MIXTURE, software=replace(MIXTURE.software, routing_imbalance=9.0))
+    with pytest.raises(ConfigurationError, match="a routing imbalance of 9 cannot be; from 1 to 8"):
+        project(collapsed, "MI355X")

@@ -7,6 +7,7 @@ several are played, as many as the effort allows.
 from projector.catalog import Device
 from projector.job import Schedule, Sharding, TrainingJob
 from projector.layers import recomputed_modules
+from projector.layers.routing import routing_decides
 from projector.layers.shapes import Shapes
 from projector.memory.allocator.backward import record
 from projector.memory.allocator.iterations import ITERATIONS, Passes, Peaks, play
@@ -15,7 +16,6 @@ from projector.memory.allocator.startup import parameters, startup
 from projector.memory.allocator.tape import Tape, recomputed
 from projector.memory.content import StageContents
 from projector.memory.persistent import GRADIENTS, PLACEHOLDERS, STATE, WEIGHTS, placeholders
-from projector.memory.routing import routing_decides
 from projector.memory.stages import ChunkOperations, described_stages, recomputation_groups
 from projector.operations import Operations
 from projector.parallelism import Layout
