@@ -18,6 +18,8 @@ _DIGITS = 12
 _LARGEST_SHARE = 100
 """Largest share that is read, so that what it widens stays finite."""
 
+_MOST_TIMES = 1000
+"""More than any host is slower than another."""
 _NARROWEST, _WIDEST = 40, 10_000
 """Columns of a picture, at least and at most."""
 
@@ -159,13 +161,13 @@ def factor(text: str) -> float:
 
 
 def multiple(text: str) -> float:
-    """A number of 0 or more that is finite."""
+    """A number from 0 to `_MOST_TIMES`."""
     try:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0.0 <= number < inf:
-        raise InputError(f"{shown(text)} is not a multiple", expected="a number of 0 or more, such as 0.8")
+    if not 0.0 <= number <= _MOST_TIMES:
+        raise InputError(f"{shown(text)} is not a multiple", expected=f"a number from 0 to {_MOST_TIMES}, such as 0.8")
     return number
 
 

@@ -175,7 +175,8 @@ def attended(operation: Operation, mixer: Attention, shapes: Shapes) -> Operatio
     if not mixer.shared_key_value:
         return operation
     heads = shapes.element * shapes.tokens * mixer.heads // shapes.tensor * mixer.head_dim
-    choices = shapes.tokens * mixer.index_top_k if mixer.index_heads else 0
+    keys = shapes.sequence // (mixer.compression_ratio or 1)
+    choices = shapes.tokens * min(mixer.index_top_k, keys) if mixer.index_heads else 0
     passing = (heads, heads, *((heads, shapes.element * choices * mixer.head_dim) if choices else ()))
     others = tuple(tensor for tensor in operation.saves if tensor.name != "layout_copy")
     copy = SavedTensor(name="layout_copy", size_bytes=heads)

@@ -58,7 +58,9 @@ def project_memory(  # noqa: PLR0913 - the job, where it runs, and how to judge
     what was measured of the machine. Without `replay` of the caching allocator, which takes a hundred times as long as
     all else, reserved memory follows from the ratio of published runs: for those who compare thousands of layouts.
     """
-    chosen = framework_schedule(layout.virtual_pipeline, schedule or job.schedule)
+    # Without a pipeline no schedule of one runs.
+    asked = (schedule or job.schedule) if layout.pipeline > 1 else None
+    chosen = framework_schedule(layout.virtual_pipeline, asked)
 
     outside = outside_allocator(job, layout, device, calibration)
     balanced = _Case(

@@ -36,18 +36,22 @@ class Timeline(NamedTuple):
     """Seconds of work per rank."""
     sending: tuple[float, ...]
     """Seconds that blocking sends occupy, per rank."""
-    seconds: float
-    """Length of the pipeline phase: the end of the last event of all ranks."""
+    finished: tuple[float, ...]
+    """When each rank is through, its last send included."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the pipeline phase: until the last rank is through."""
+        return max(self.finished)
 
     @property
     def span(self) -> float:
-        """Seconds from the first event of a rank to its last, on the rank where they are most.
+        """Seconds from the first event of a rank until it is through, on the rank where they are most.
 
-        Iterations follow one another at this pace where no rank waits for the others between them.
+        Iterations follow one another at this pace at most where no rank waits for the others between them.
         """
-        return max(
-            (ends[-1] - starts[0] for starts, ends in zip(self.starts, self.ends, strict=True) if starts), default=0.0
-        )
+        begun = zip(self.starts, self.finished, strict=True)
+        return max((finished - starts[0] for starts, finished in begun if starts), default=0.0)
 
     @property
     def bubble(self) -> tuple[float, ...]:
@@ -256,5 +260,5 @@ class _Walk:
             ends=tuple(map(tuple, self._ends)),
             busy=self._busy,
             sending=tuple(self._sending),
-            seconds=max(self._clock),
+            finished=tuple(self._clock),
         )

@@ -31,7 +31,7 @@ BOTH = ("both", "--config", SAMPLE)
         ((*BOTH, "--primus-root", "x" * 5000), f"--primus-root: '{'x' * 56}... is not a folder"),
         ((*BOTH, "--micro-batch-size", "three"), "--micro-batch-size: 'three' is not a count"),
         ((*BOTH, "--memory-safety-margin", "-0.1"), "--memory-safety-margin: '-0.1' is not a share"),
-        ((*BOTH, "--host-factor", "-1"), "--host-factor: '-1' is not a multiple; a number of 0 or more"),
+        ((*BOTH, "--host-factor", "-1"), "--host-factor: '-1' is not a multiple; a number from 0 to 1000"),
         ((*BOTH, "--routing-imbalance", "0.9"), "--routing-imbalance: '0.9' is not a factor; a number of 1 or more"),
         ((*BOTH, "--routing-imbalance", "inf"), "--routing-imbalance: 'inf' is not a factor; a number of 1 or more"),
         ((*BOTH, "--memory-safety-margin", "nan"), "--memory-safety-margin: 'nan' is not a share"),

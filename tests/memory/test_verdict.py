@@ -17,6 +17,7 @@ from projector.job import (
     Precision,
     Recompute,
     RecomputeGranularity,
+    Schedule,
     Software,
     TrainingJob,
     UnmodelledMixer,
@@ -170,3 +171,11 @@ def test_a_mode_of_which_hardly_a_run_was_held_back_leaves_confidence_medium() -
     assert many[0] is Confidence.HIGH
     assert few[0] is Confidence.MEDIUM
     assert few[1] == ("1 measured run(s) with muon optimizer took no part in fitting, fewer than 3",)
+
+
+@pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ZERO_BUBBLE])
+def test_a_job_without_a_pipeline_runs_no_schedule_of_one(schedule: Schedule) -> None:
+    asked = JOBS["dense"]
+    layout, device = resolve(asked, target()), catalog.device("H100")
+    alone, plain = (project_memory(asked, layout, device, schedule=each) for each in (schedule, None))
+    assert alone.stages == plain.stages

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from projector.job import ExpertDispatch, Software
 from projector.performance.host import Clocks, composed, launched, readback
-from tests.performance.jobs import a_job, project
+from projector.performance.passes import HOST
+from tests.performance.jobs import a_job, part, project
 from tests.performance.test_directions import MANY_EXPERTS
 
 SECONDS = st.floats(0, 1, allow_nan=False)
@@ -94,4 +95,5 @@ def test_what_spares_the_host_shortens_a_step_that_it_bounds(change: dict[str, o
 
 def test_a_host_that_takes_no_time_leaves_the_device_no_gap() -> None:
     free = replace(MIXTURE, software=replace(MIXTURE.software, host_factor=0.0))
-    assert all(step.name != "host-bound launches" for step in project(free, "MI355X").waterfall)
+    assert part(project(MIXTURE, "MI355X"), HOST) > 0
+    assert part(project(free, "MI355X"), HOST) == 0

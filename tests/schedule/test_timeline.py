@@ -277,3 +277,16 @@ def test_ranks_that_need_not_wait_for_each_other_leave_what_the_zero_bubble_pape
     bubble = found.without_barrier().seconds - count * (forward + back + weight)
     assert bubble == pytest.approx((pipeline - 1) * (forward + back - 2 * weight), abs=0.01)
     assert found.seconds > found.span
+
+
+def test_the_span_of_a_rank_holds_its_last_send() -> None:
+    """Of two ranks the second ends with a gradient that it sends, which occupies it where sends block."""
+    chunks = uniform(2, 1, 1.0, 1.0, 0.0)
+    blocking, free = (
+        pipeline_time(Schedule.ONE_F_ONE_B, 1, 1, chunks, [0.5, 0.5], blocking=each) for each in (True, False)
+    )
+    # Rank 0 waits for both directions; its own span decides and is the same as the phase.
+    assert blocking.span == blocking.seconds == free.span == free.seconds == 5.0
+    line = longest_path(order(Schedule.ONE_F_ONE_B, 2, 1, 1, 2), chunks, [0.5, 0.5], blocking=True)
+    assert line.finished == (5.0, 4.0)
+    assert line.ends[1][-1] == 3.5

@@ -56,6 +56,21 @@ _EXPERTS = Rule(
     ),
 )
 _RULES = (
+    Rule(
+        key="moe_expert_capacity_factor",
+        message="a capacity of 0 leaves every expert without a token",
+        expected="a factor above 0, or none for dropless routing",
+        breaks=lambda _, job: job.software.expert_capacity_factor == 0,
+    ),
+    Rule(
+        key="recompute_num_layers",
+        message="uniform recomputation in groups of 0 layers never ends",
+        expected="at least 1 layer a group",
+        # megatron/core/transformer/transformer_block.py `_checkpointed_forward` advances by this number.
+        breaks=lambda keys, _: (
+            keys.text("recompute_method") == "uniform" and keys.integer("recompute_num_layers", 1) == 0
+        ),
+    ),
     _EXPERTS._replace(stock=True),
     _EXPERTS._replace(
         # Recipes of Megatron-Bridge switch it on by themselves where nothing is stated.

@@ -43,6 +43,14 @@ NOT_STARTED = {
         f"{BASE} --cpu-offloading --recompute-granularity selective",
         r"not offloaded beside recomputation",
     ),
+    "experts without a place": (
+        f"{BASE} --num-experts 8 --moe-expert-capacity-factor 0",
+        r"moe_expert_capacity_factor: a capacity of 0",
+    ),
+    "groups of no layers": (
+        f"{BASE} --recompute-granularity full --recompute-method uniform --recompute-num-layers 0",
+        r"recompute_num_layers: uniform recomputation in groups of 0 layers",
+    ),
     "experts under tensor parallelism alone": (
         f"{BASE} --num-experts 8 --tensor-model-parallel-size 2",
         r"sequence_parallel: mixture-of-experts layers do not train",
