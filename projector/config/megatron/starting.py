@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from projector.config.keys import Keys
 from projector.errors import ConfigurationError
-from projector.job import PositionKind, TrainingJob
+from projector.job import PositionKind, Recompute, TrainingJob
 from projector.provenance import Source
 
 _NARROW = ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
@@ -69,6 +69,18 @@ _RULES = (
         # megatron/core/transformer/transformer_block.py `_checkpointed_forward` advances by this number.
         breaks=lambda keys, _: (
             keys.text("recompute_method") == "uniform" and keys.integer("recompute_num_layers", 1) == 0
+        ),
+    ),
+    Rule(
+        key="recompute_granularity",
+        message="recomputation does not go with a schedule that separates weight gradients",
+        expected="no recomputation, or a 1F1B schedule",
+        # AMD-AGI/Primus refuses the pair (its projection's check of recompute beside split-wgrad schedules).
+        breaks=lambda _, job: (
+            job.schedule is not None
+            and job.schedule.splits_backward
+            and job.parallelism.pipeline > 1
+            and job.recompute != Recompute()
         ),
     ),
     _EXPERTS._replace(stock=True),

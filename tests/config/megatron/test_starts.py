@@ -43,6 +43,10 @@ NOT_STARTED = {
         f"{BASE} --cpu-offloading --recompute-granularity selective",
         r"not offloaded beside recomputation",
     ),
+    "recomputation beside separate weight gradients": (
+        f"{BASE} --pipeline-model-parallel-size 2 --enable-zero-bubble --recompute-granularity selective",
+        r"recompute_granularity: recomputation does not go with a schedule",
+    ),
     "experts without a place": (
         f"{BASE} --num-experts 8 --moe-expert-capacity-factor 0",
         r"moe_expert_capacity_factor: a capacity of 0",
