@@ -278,6 +278,10 @@ def _performance(  # noqa: PLR0913, PLR0917 - the question, what it became, and 
 
     overrides = None if question.hardware is None else read_hardware_file(question.hardware)
     without_effect = () if overrides is None else tuple(f"hardware_config.{key}" for key in overrides.without_effect)
+    rates = None if calibration is None or calibration.rates == MeasuredRates() else calibration.rates
+    if rates is not None and question.clock_mhz is not None:
+        message = f"{question.clock_mhz:g} MHz, and measured rates hold at the clock of their benchmark"
+        raise ConfigurationError(message, place="--gpu-clock-mhz", expected="a clock, or rates in --calibration")
     clocked = device if question.clock_mhz is None else at_clock(device, question.clock_mhz * 1e6)
     try:
         projection = project_performance(
@@ -289,7 +293,7 @@ def _performance(  # noqa: PLR0913, PLR0917 - the question, what it became, and 
             backend=question.gemm_backend,
             overrides=overrides,
             peak_allocated_bytes=peak_allocated_bytes,
-            rates=None if calibration is None else calibration.rates,
+            rates=rates,
         )
     except RateUnknown as error:
         if not question.memory:

@@ -1,7 +1,7 @@
 """What a training framework's work costs the host, by kind, for the usual hosts of the catalog's devices."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 
@@ -54,6 +54,8 @@ def host_costs(name: str) -> HostCosts:
         known = ", ".join(facts)
         raise ConfigurationError(f"the host {name!r} is not in the catalog", expected=f"known are {known}")
     host = facts.inner(name)
+    if "of" in host:
+        return _multiple(name, host)
     values: dict[str, float] = {}
     provenance: dict[str, Provenance] = {}
     for key in host:
@@ -63,3 +65,14 @@ def host_costs(name: str) -> HostCosts:
         provenance[field_name] = provenance_of(fact)
         fact.finish()
     return HostCosts(name=name, provenance=provenance, **values)
+
+
+def _multiple(name: str, facts: Facts) -> HostCosts:
+    """A host whose items all take so many times as long as those of another."""
+    base, fact = host_costs(facts.required("of", str)), facts.inner("times")
+    times = fact.required("value", float)
+    items = {item.name: times * getattr(base, item.name) for item in fields(base) if item.name.endswith("_seconds")}
+    found = HostCosts(name=name, provenance=dict.fromkeys(items, provenance_of(fact)), **items)
+    fact.finish()
+    facts.finish()
+    return found

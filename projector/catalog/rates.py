@@ -108,7 +108,5 @@ class MeasuredRates(NamedTuple):
     """Causal flash attention."""
     elementwise_bytes_per_second: float | None = None
     """What large element-wise kernels move."""
-    launch_seconds: float | None = None
-    """Host time of a kernel launch."""
     collectives: Mapping[str, MeasuredCollective] = MappingProxyType({})
     """Inside one node, by the names of `CollectiveKind`."""

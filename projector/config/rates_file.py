@@ -25,7 +25,6 @@ SECTIONS = (
     "attention_backward",
     "memory_bandwidth_gb_per_s",
     "collectives_one_node",
-    "launch_us",
 )
 """Keys of the file that hold rates."""
 _TABLE_KEYS = ("columns", "rows", "regime", "attention_flops", "default_tflops", "note", "source")
@@ -95,7 +94,6 @@ def read_rates(entries: Mapping[str, object], place: str) -> tuple[MeasuredRates
         grouped=_grouped(entries["grouped_gemm"], f"{place}: grouped_gemm") if "grouped_gemm" in entries else None,
         attention=Rates(attention, regimes[0]) if regimes else None,
         elementwise_bytes_per_second=_bandwidth(entries, place, unused),
-        launch_seconds=_number(entries, "launch_us", place) * MICRO if "launch_us" in entries else None,
         collectives=_collectives(entries, place, unused),
     ), tuple(unused)
 

@@ -29,6 +29,8 @@ LONG_SECONDS = 1.5e-3
 1,400-1,475 TFLOP/s and those above 0.8 ms mostly 1,020-1,150 (SimuMax's table of 514 products)."""
 _LEAST_LONG = 8
 """Long products that a fit of two constants needs to be trusted."""
+_COLLINEAR = 1e-6
+"""Share of the largest determinant below which FLOPs and bytes of the products do not tell two constants apart."""
 _WINDOW = 12
 """Measured shapes of one median: enough that a badly chosen kernel does not move it."""
 
@@ -209,10 +211,10 @@ def _fitted(table: Rates[GemmShape] | None) -> Limit | None:
         return None
     ff, fb, bb = (sum(p[i] * p[j] for p in points) for i, j in ((0, 0), (0, 1), (1, 1)))
     f, b = (sum(p[i] for p in points) for i in (0, 1))
-    determinant = ff * bb - fb * fb
-    if determinant <= 1e-6 * ff * bb or (b * ff - f * fb) < 0:
+    determinant, of_flops, of_bytes = ff * bb - fb * fb, f * bb - b * fb, b * ff - f * fb
+    if determinant <= _COLLINEAR * ff * bb or of_flops <= 0 or of_bytes < 0:
         return Limit(seconds_per_flop=f / ff, seconds_per_byte=0.0)
-    return Limit(seconds_per_flop=(f * bb - b * fb) / determinant, seconds_per_byte=(b * ff - f * fb) / determinant)
+    return Limit(seconds_per_flop=of_flops / determinant, seconds_per_byte=of_bytes / determinant)
 
 
 def _medians(points: Sequence[tuple[float, float]]) -> Iterable[tuple[float, float]]:

@@ -5,7 +5,7 @@ weights, saved tensors and scratch.
 """
 
 from projector.layers.adapters import COMPONENT as ADAPTERS
-from projector.layers.decoder import layer_operations, mtp_operations, unmodelled_blocks
+from projector.layers.decoder import layer_operations, unmodelled_blocks
 from projector.layers.ends import embedding_operations, output_operations
 from projector.layers.offload import OFFLOAD_MODULES, offloaded_names, with_offload
 from projector.layers.recompute import (
@@ -26,7 +26,6 @@ __all__ = [
     "is_recomputed",
     "kept_outputs",
     "layer_operations",
-    "mtp_operations",
     "offloaded_names",
     "output_operations",
     "padded_vocabulary",

@@ -86,17 +86,12 @@ def _feed_forward_half(layer: DecoderLayer, shapes: Shapes) -> Iterator[Operatio
         yield norm("post_mlp_layernorm", shapes, keeps_output=False)
 
 
-def mtp_operations(job: TrainingJob, layout: Layout) -> tuple[Operation, ...]:
+@lru_cache(maxsize=64)
+def shaped_prediction(layer: DecoderLayer, shapes: Shapes) -> tuple[Operation, ...]:
     """Operations of one multi-token-prediction layer, its pass through the shared output layer included.
 
     DeepSeek-V3's module (arXiv 2412.19437, section 2.2): the layer is of the kind of the last decoder layer.
     """
-    return shaped_prediction(job.model.layers[-1], shapes_of(job, layout))
-
-
-@lru_cache(maxsize=64)
-def shaped_prediction(layer: DecoderLayer, shapes: Shapes) -> tuple[Operation, ...]:
-    """Operations of a multi-token-prediction layer from sizes alone."""
     return (
         *with_adapters(prediction_input(shapes), shapes),
         *shaped_layer(layer, shapes),

@@ -8,13 +8,17 @@ streams.
 
 from projector.layers.blocks import residual
 from projector.layers.shapes import Shapes
-from projector.operations import ElementWise, Gemm, Operation, SavedTensor, Weight
+from projector.operations import ElementWise, Gemm, Operation, SavedTensor, Weight, Work
 
 NAME = "hyper_connection"
 """Last part of the name of the operation that begins a half of a layer, or ends the decoder."""
 FP32_BYTES = 4
 SINKHORN_KERNELS = 4
 """Kernels beside the norm and the projection: splitting, scales and offsets, normalising the matrix, the mix."""
+
+STEPWISE_PASSES, STEPWISE_KERNELS = 4, 6
+"""Passes over the streams in fp32, and kernels, of a norm without weights that runs step by step: widening, square,
+mean, offset, root and product (prior: an RMS norm written out in torch)."""
 
 
 def mixed_input(component: str, shapes: Shapes) -> Operation:
@@ -65,41 +69,12 @@ def _mix(name: str, component: str, shapes: Shapes, *, outputs: int, scales: int
     ]
     passing_forward = (max(wide, carried),) if stepwise else ()
     passing_backward = (wide, wide, wide) if stepwise else (wide,)
-    kernels = 6 if stepwise else 1
-    passes = 4 if stepwise else 1
+    forward, backward = _works(shapes, outputs=outputs, stepwise=stepwise)
     return Operation(
         name=name,
         component=component,
-        forward=(
-            ElementWise(
-                name="normalise_streams",
-                bytes_read=carried + (passes - 1) * wide,
-                bytes_written=passes * wide,
-                kernels=kernels,
-            ),
-            Gemm(m=shapes.local, n=outputs, k=width, output_bytes=FP32_BYTES),
-            ElementWise(
-                name="sum_streams",
-                bytes_read=carried,
-                bytes_written=shapes.residual_bytes,
-                kernels=SINKHORN_KERNELS,
-            ),
-        ),
-        backward_input=(
-            ElementWise(
-                name="sum_streams_backward",
-                bytes_read=carried + shapes.residual_bytes,
-                bytes_written=carried,
-                kernels=SINKHORN_KERNELS,
-            ),
-            Gemm(m=shapes.local, n=width, k=outputs, output_bytes=FP32_BYTES),
-            ElementWise(
-                name="normalise_streams_backward",
-                bytes_read=(passes + 1) * wide,
-                bytes_written=carried + (passes - 1) * wide,
-                kernels=2 * kernels,
-            ),
-        ),
+        forward=forward,
+        backward_input=backward,
         backward_weight=(Gemm(m=outputs, n=width, k=shapes.local, output_bytes=FP32_BYTES),),
         weights=(
             Weight(name=f"{NAME}.fn.weight", shape=(outputs, width), full_elements=outputs * width),
@@ -112,3 +87,27 @@ def _mix(name: str, component: str, shapes: Shapes, *, outputs: int, scales: int
         scratch_forward_bytes=sum(passing_forward) + shapes.residual_bytes,
         scratch_backward_bytes=sum(passing_backward) + 2 * carried + shapes.residual_bytes,
     )
+
+
+def _works(shapes: Shapes, *, outputs: int, stepwise: bool) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
+    """Norm, projection and weighted sum, forward and backward."""
+    width = shapes.streams * shapes.hidden
+    carried, wide, block = shapes.carried_bytes, FP32_BYTES * shapes.local * width, shapes.residual_bytes
+    passes, kernels = (STEPWISE_PASSES, STEPWISE_KERNELS) if stepwise else (1, 1)
+    spread = (passes - 1) * wide
+    norm = ElementWise(
+        name="normalise_streams", bytes_read=carried + spread, bytes_written=wide + spread, kernels=kernels
+    )
+    total = ElementWise(name="sum_streams", bytes_read=carried, bytes_written=block, kernels=SINKHORN_KERNELS)
+    total_backward = ElementWise(
+        name="sum_streams_backward", bytes_read=carried + block, bytes_written=carried, kernels=SINKHORN_KERNELS
+    )
+    norm_backward = ElementWise(
+        name="normalise_streams_backward",
+        bytes_read=2 * wide + spread,
+        bytes_written=carried + spread,
+        kernels=2 * kernels,
+    )
+    project = Gemm(m=shapes.local, n=outputs, k=width, output_bytes=FP32_BYTES)
+    project_backward = Gemm(m=shapes.local, n=width, k=outputs, output_bytes=FP32_BYTES)
+    return (norm, project, total), (total_backward, project_backward, norm_backward)

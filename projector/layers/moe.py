@@ -17,6 +17,7 @@ from projector.layers.blocks import (
     cast,
 )
 from projector.layers.dispatch import (
+    STATIC_ARRIVALS_STAGE,
     combine_scratch,
     combined_tensors,
     computed_rows,
@@ -60,8 +61,6 @@ READBACKS = {
     ExpertDispatch.ALL_GATHER: {True: 2, False: 2},
 }
 """Times that the host waits for counts of tokens before it can send them (Megatron-LM token_dispatcher.py)."""
-SYNC_FREE_STAGE = 2
-"""Stage from which the host waits for nothing (AMD-AGI/Primus `turbo_sync_free_moe_stage`)."""
 _SHARED = Branch(prefix="mlp.shared_expert", component="shared_expert", module="shared_experts", lists_input=False)
 ROUTER_BYTES = 8 + 2 + 2
 """Kept per token and expert: two fp32 softmaxes, two masks and bf16 probabilities (Megatron-LM moe_utils.py)."""
@@ -188,9 +187,9 @@ def _permutation(moe: MixtureOfExperts, shapes: Shapes, *, backward: bool) -> El
 
 
 def _readbacks(software: Software) -> int:
-    """Times that the host waits before tokens travel: never where their number is known beforehand."""
+    """Times that the host waits before tokens travel: never where their number is known, or there is room for all."""
     padded = software.expert_capacity_factor is not None and software.expert_capacity_padded
-    if padded or software.sync_free_stage >= SYNC_FREE_STAGE:
+    if padded or software.sync_free_stage >= STATIC_ARRIVALS_STAGE:
         return 0
     return READBACKS[software.expert_dispatch][software.permute_fusion]
 

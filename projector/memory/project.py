@@ -84,11 +84,17 @@ def project_memory(  # noqa: PLR0913 - the job, where it runs, and how to judge
     )
     known = understood and not unmodelled_layers(job)
     complete = not unknown_figures(job, layout, device, calibration)
+    return _judged(stages, modes_of(job, layout, device), device, understood=known, complete=complete)
+
+
+def _judged(
+    stages: tuple[StageMemory, ...], modes: Sequence[str], device: Device, *, understood: bool, complete: bool
+) -> MemoryProjection:
+    """The stages with their verdict, and how far it can be trusted."""
     fullest = max(stages, key=lambda stage: stage.device_bytes_upper)
-    modes = modes_of(job, layout, device)
-    confidence, reasons = confidence_of(modes, fullest, device, understood=known, complete=complete)
+    confidence, reasons = confidence_of(modes, fullest, device, understood=understood, complete=complete)
     return MemoryProjection(
-        verdict=verdict_of(stages, device, understood=known, complete=complete),
+        verdict=verdict_of(stages, device, understood=understood, complete=complete),
         confidence=confidence,
         confidence_reasons=reasons,
         device_capacity_bytes=device_capacity(device),

@@ -23,7 +23,7 @@ class Measurements:
         self._rates = rates or MeasuredRates()
         self._job, self._layout, self._backend = job, layout, backend
         self.device = self._measured_device(device)
-        """The device with the bandwidth and launch cost that were measured."""
+        """The device with the bandwidth that was measured."""
         nominal = CostModel(self.device, layout, software=job.software, backend=backend)
         self._shapes = None if rates is None else MeasuredCosts(rates, self.device, nominal.seconds)
 
@@ -32,7 +32,6 @@ class Measurements:
         return replace(
             device,
             elementwise_bytes_per_second=rates.elementwise_bytes_per_second or device.elementwise_bytes_per_second,
-            launch_seconds=rates.launch_seconds or device.launch_seconds,
         )
 
     def costs(self, device: Device, overrides: HardwareOverrides | None) -> CostModel:

@@ -71,6 +71,11 @@ class _Pipeline(NamedTuple):
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
 
+    @property
+    def forward_flops(self) -> float:
+        """Of one micro batch through all stages."""
+        return sum(chunk.forward_flops for rank in self.chunks for chunk in rank)
+
     def phase(self, schedule: Schedule, layout: Layout) -> PipelinePhase:
         """What a schedule needs: sends that interleaving hides are left out."""
         exposure = _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
@@ -101,9 +106,8 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
     """Project iteration time, throughput and their parts.
 
     `schedule` is `auto` (what the framework would run), `all` (the same, beside every other schedule that the layout
-    allows) or a `Schedule` by name. `overrides` replace the catalog's links, and measured `rates` win over every
-    other figure. `peak_allocated_bytes` tells the peak of a
-    compared schedule; without it 0 stands there.
+    allows) or a `Schedule` by name. `overrides` replace the catalog's links, and measured `rates` win over every other
+    figure. `peak_allocated_bytes` tells the peak of a compared schedule; without it 0 stands there.
 
     Raises `NotAvailable` for GEMM backends and formats that are not offered or figures that nobody knows.
     """
@@ -120,10 +124,10 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         parts, traffic = _waterfall(pipeline, time, layout, device)
         settled_device = settled(device, parts)
     iteration = sum(parts.values())
-    flops = sum(chunk.forward_flops for rank in pipeline.chunks for chunk in rank)
-    achieved = model_passes(job) * flops * layout.micro_batches / layout.pipeline / iteration / TERA
+    achieved = model_passes(job) * pipeline.forward_flops * layout.micro_batches / layout.pipeline / iteration / TERA
     peak = peak_rate(device, job.precision.low_precision) / TERA
     result = scheduled(chosen, phase, time)
+    compared = _compared(job, target, layout, costs, peak_allocated_bytes) if schedule == "all" else []
     return PerformanceProjection(
         iteration_seconds=iteration,
         tokens_per_second_per_device=layout.global_batch * job.batch.sequence_length / iteration / target.devices,
@@ -133,9 +137,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         waterfall=tuple(WaterfallStep(name=name, seconds=seconds) for name, seconds in parts.items()),
         communication=_communication(traffic),
         schedule=result,
-        compared_schedules=tuple(_compared(job, target, layout, costs, peak_allocated_bytes))
-        if schedule == "all"
-        else (),
+        compared_schedules=tuple(compared),
         layer_times=_layer_times(job, layout, blocks),
         warnings=tuple(_warnings(result, layout)),
         measured=measured.notes(),

@@ -387,3 +387,20 @@ def test_the_host_can_be_stated_and_holds_the_device_up_accordingly(capsys: pyte
         for said in (("--host-factor", "0"), (), ("--host-factor", "1"), ("--host-factor", "2"))
     ]
     assert times[0] < times[1] == times[2] < times[3]
+
+
+NODE = "{device: MI300X, %s}"
+OUTSIDE = "outside_allocator: {bytes: 13850000000, source: amd-smi}"
+RATES = "gemm: {columns: [m, k, n, tflops], rows: [[8192, 4096, 4096, 500]]}"
+
+
+def test_a_stated_clock_is_refused_beside_rates_of_another(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A measured rate holds at the clock of its benchmark; memory that was measured has no clock."""
+    file = tmp_path / "node.yaml"
+    asked = ("performance", "--config", SAMPLE, "--target-nodes", "8", "--global-batch-size", "192")
+    clocked = (*asked, "--calibration", str(file), "--gpu-clock-mhz", "1500")
+    file.write_text(NODE % RATES)
+    assert "--gpu-clock-mhz: 1500 MHz, and measured rates hold" in complaint(carried_out(capsys, *clocked))
+    file.write_text(NODE % OUTSIDE)
+    answered = document(capsys, *clocked)
+    assert not any("measured" in each["what"] for each in answered["job"]["assumed"])
