@@ -19,16 +19,16 @@ from projector.operations import (
     GroupedGemm,
     Work,
 )
-from projector.parallelism import Layout
+from projector.parallelism import LayerGroups
 
 
 class CostModel:
-    """Seconds of any work on one device of a laid-out job. Equal work is costed once."""
+    """Seconds of any work of layers on one device. Equal work is costed once."""
 
     def __init__(  # noqa: PLR0913 - what a site states beside the device
         self,
         device: Device,
-        layout: Layout,
+        groups: LayerGroups,
         *,
         software: Software | None = None,
         backend: str = "analytical",
@@ -43,9 +43,9 @@ class CostModel:
         Raises `NotAvailable` for a GEMM backend that is not installed or does not know the device.
         """
         self.device = device
-        self.layout = layout
-        self.network = Network(device, layout.devices_per_node, overrides, collectives)
-        self._software = software or Software()
+        self.groups = groups
+        self.network = Network(device, groups.devices_per_node, overrides, collectives)
+        self.software = software or Software()
         self._measured = measured
         self._gemm = gemm_backend(backend, device)
         self._known: dict[Work, float] = {}
@@ -80,11 +80,11 @@ class CostModel:
                 return attention_seconds(work, self.device, self._gemm)
 
     def _collective(self, work: Collective) -> float:
-        placement = self.layout.placement(work.group)
+        placement = self.groups.placement(work.group)
         if (
             work.group is Group.EXPERT
             and work.kind is CollectiveKind.ALL_TO_ALL
-            and self._software.expert_dispatch is ExpertDispatch.DEEPEP
+            and self.software.expert_dispatch is ExpertDispatch.DEEPEP
         ):
             seconds = self.network.dispatch_seconds(work.message_bytes, placement)
             if seconds is not None:

@@ -57,6 +57,26 @@ class Placement(NamedTuple):
     """Nodes that the group touches."""
 
 
+class LayerGroups(NamedTuple):
+    """Where the groups sit that layers communicate over; equal for layouts whose layers cost the same."""
+
+    devices_per_node: int
+    """Devices of one host."""
+    tensor: Placement
+    """Tensor-parallel ranks."""
+    context: Placement
+    """Context-parallel ranks."""
+    expert: Placement
+    """Expert-parallel ranks."""
+    expert_tensor: Placement
+    """Ranks that divide one expert."""
+
+    def placement(self, group: Group) -> Placement:
+        """How a group spreads over nodes."""
+        found: Placement = getattr(self, group.value)
+        return found
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
     """Every degree resolved and checked against model and cluster."""
@@ -124,6 +144,17 @@ class Layout:
             size=size,
             ranks_per_node=min(size, -(-self.devices_per_node // stride)),
             nodes=(size - 1) * stride // self.devices_per_node + 1,
+        )
+
+    @property
+    def layer_groups(self) -> LayerGroups:
+        """Where the groups sit that layers communicate over."""
+        return LayerGroups(
+            devices_per_node=self.devices_per_node,
+            tensor=self.placement(Group.TENSOR),
+            context=self.placement(Group.CONTEXT),
+            expert=self.placement(Group.EXPERT),
+            expert_tensor=self.placement(Group.EXPERT_TENSOR),
         )
 
     def _size_and_stride(self, group: Group) -> tuple[int, int]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from projector.catalog import Device, HardwareOverrides, MeasuredRates
 from projector.costs import CostModel
 from projector.costs.measured import MeasuredCosts, Use
-from projector.job import TrainingJob
-from projector.parallelism import Layout
+from projector.identity import remembered
+from projector.job import Software, TrainingJob
+from projector.parallelism import LayerGroups, Layout
 from projector.provenance import Assumption
 
 _WHY = "`--calibration`; a shape it lacks takes the model's time x the median ratio of measured shapes of its size"
@@ -20,26 +21,25 @@ class Measurements:
         self, rates: MeasuredRates | None, job: TrainingJob, layout: Layout, device: Device, *, backend: str
     ) -> None:
         """Take what was measured; without rates every cost is the catalog's."""
-        self._rates = rates or MeasuredRates()
-        self._job, self._layout, self._backend = job, layout, backend
-        self.device = self._measured_device(device)
+        self._rates, self._backend = rates, backend
+        self._software, self._groups = job.software, layout.layer_groups
+        self._shapes = None
+        self.device = device
         """The device with the bandwidth that was measured."""
-        nominal = CostModel(self.device, layout, software=job.software, backend=backend)
-        self._shapes = None if rates is None else MeasuredCosts(rates, self.device, nominal.seconds)
-
-    def _measured_device(self, device: Device) -> Device:
-        rates = self._rates
-        return replace(
-            device,
-            elementwise_bytes_per_second=rates.elementwise_bytes_per_second or device.elementwise_bytes_per_second,
-        )
+        if rates is not None:
+            rate = rates.elementwise_bytes_per_second or device.elementwise_bytes_per_second
+            self.device = replace(device, elementwise_bytes_per_second=rate)
+            nominal = CostModel(self.device, self._groups, software=job.software, backend=backend)
+            self._shapes = MeasuredCosts(rates, self.device, nominal.seconds)
 
     def costs(self, device: Device, overrides: HardwareOverrides | None) -> CostModel:
-        """The cost model at one clock."""
+        """The cost model at one clock; without rates one object for all layouts whose layers cost the same."""
+        if self._rates is None:
+            return _modelled(device, self._groups, self._software, self._backend, overrides)
         return CostModel(
             device,
-            self._layout,
-            software=self._job.software,
+            self._groups,
+            software=self._software,
             backend=self._backend,
             overrides=overrides,
             measured=self._shapes,
@@ -53,6 +53,13 @@ class Measurements:
         return tuple(
             Assumption(what=f"{kind}: {_counts(counts)}", why=_WHY) for kind, counts in self._shapes.uses().items()
         )
+
+
+@remembered
+def _modelled(
+    device: Device, groups: LayerGroups, software: Software, backend: str, overrides: HardwareOverrides | None
+) -> CostModel:
+    return CostModel(device, groups, software=software, backend=backend, overrides=overrides)
 
 
 def _counts(counts: Counter[Use]) -> str:

@@ -143,7 +143,7 @@ def exposed_seconds(work: Work, beside: Iterable[Work], costs: CostModel, softwa
     seconds = costs.seconds(work)
     if not isinstance(work, Collective):
         return seconds
-    size = costs.layout.placement(work.group).size
+    size = costs.groups.placement(work.group).size
     if work.group is Group.TENSOR and software.overlap_tensor_parallel:
         return seconds / size + _OVERLAP_SLOWDOWN * seconds
     if work.group is Group.CONTEXT and work.kind is CollectiveKind.SEND_RECV:
@@ -159,5 +159,7 @@ _PART_OF: dict[type, str] = {
     ElementWise: "element-wise work",
 }
 
+PARTS = (*_PART_OF.values(), RECOMPUTE, HOST, *map(exposed_part, Group), SCALES)
+"""Waterfall parts of passes, in the order in which they are told."""
 WORKING = frozenset({_PART_OF[Gemm], _PART_OF[GroupedGemm], _PART_OF[AttentionKernel]})
 """Waterfall parts that draw full power."""
