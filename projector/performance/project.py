@@ -174,7 +174,8 @@ def _placed(job: TrainingJob, target: Target, layout: Layout, schedule: Schedule
 
 def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockTimes) -> _Pipeline:
     chunks = tuple(tuple(blocks.chunk(chunk) for chunk in stage.chunks) for stage in layout.stages)
-    tails = [stage_tail(job, layout, costs, rank) for rank in chunks]
+    distinct = {tuple(map(id, rank)): rank for rank in chunks}
+    tails = [stage_tail(job, layout, costs, rank) for rank in distinct.values()]
     return _Pipeline(
         chunks=chunks,
         transfers=_transfers(job, layout, costs),

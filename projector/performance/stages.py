@@ -101,11 +101,21 @@ class BlockTimes:
         self._communicator = Communicator(costs=costs, layout=layout, precision=job.precision)
         self._layers: dict[tuple[DecoderLayer, bool], BlockTime] = {}
         self._ends: dict[str, BlockTime] = {}
+        self._chunks: dict[tuple[object, ...], BlockTime] = {}
 
     def chunk(self, chunk: Chunk) -> BlockTime:
         """Time of a model chunk: its layers and ends, and the host that feeds them."""
         again = recomputed_layers(self._job.recompute, chunk.layer_ids)
-        blocks = [self.layer(self._job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
+        layers = [(self._job.model.layers[index], index in again) for index in chunk.layer_ids]
+        # Layers live as long as the job, so that their identity will do, which is quicker than their hash.
+        kinds = tuple((id(layer), recomputed) for layer, recomputed in layers)
+        key = (kinds, chunk.embedding, chunk.output, chunk.mtp_layers)
+        if key not in self._chunks:
+            self._chunks[key] = self._made(chunk, layers)
+        return self._chunks[key]
+
+    def _made(self, chunk: Chunk, layers: Iterable[tuple[DecoderLayer, bool]]) -> BlockTime:
+        blocks = [self.layer(layer, recomputed=recomputed) for layer, recomputed in layers]
         if chunk.embedding:
             blocks.append(self.embedding())
         if chunk.mtp_layers:
