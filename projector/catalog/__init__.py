@@ -22,6 +22,8 @@ from projector.catalog.origami import OrigamiTarget, origami_targets
 from projector.catalog.overrides import HardwareOverrides
 from projector.catalog.rates import (
     AttentionShape,
+    CollectiveTimes,
+    DispatchRates,
     GemmShape,
     GroupedShape,
     MeasuredCollective,
@@ -37,8 +39,10 @@ __all__ = [
     "Calibration",
     "CatalogModel",
     "CollectiveCurve",
+    "CollectiveTimes",
     "Device",
     "DispatchBuffers",
+    "DispatchRates",
     "GemmShape",
     "GroupedShape",
     "HardwareOverrides",

@@ -145,6 +145,8 @@ class Device:
 
     launch_seconds: float | None = None
     """Host time of one kernel launch from C++ (raw launch), without framework overhead."""
+    kernel_gap_seconds: float | None = None
+    """Time between the work of two kernels of one stream, where it was measured."""
     host_platform: str = "x86"
     """Host that it usually has, a name of `catalog.host_costs`."""
     step_overhead_seconds: float | None = None

@@ -1,4 +1,4 @@
-"""Rates that somebody measured at one site: seconds of shapes, bandwidths and collectives of one node."""
+"""Rates that somebody measured at one site: seconds of shapes, bandwidths, collectives, launches."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -88,6 +88,30 @@ class MeasuredCollective(NamedTuple):
         return self.fixed_seconds_by_ranks.get(ranks, self.fixed_seconds) + self.step_seconds * (ranks - 1)
 
 
+class CollectiveTimes(NamedTuple):
+    """Measured seconds of one collective over message size, for some ranks on some nodes."""
+
+    collective: str
+    """A value of `CollectiveKind`."""
+    ranks: int
+    """Ranks that took part."""
+    nodes: int
+    """Hosts that they were on, evenly."""
+    seconds: tuple[tuple[int, float], ...]
+    """(bytes of the message as `Collective` counts them, seconds of one call), ascending in bytes."""
+
+
+class DispatchRates(NamedTuple):
+    """A DeepEP class of dispatch, as `Device` states it; None where it was not measured."""
+
+    bytes_per_second: float | None = None
+    """Inside a node or domain of NVLink, bytes of unique ranks."""
+    network_bytes_per_second: float | None = None
+    """Between them, bytes of one rank to other nodes."""
+    seconds: float | None = None
+    """Fixed part."""
+
+
 class Rates(NamedTuple, Generic[Shape]):
     """Seconds of every measured shape of one kind of work."""
 
@@ -108,5 +132,15 @@ class MeasuredRates(NamedTuple):
     """Causal flash attention."""
     elementwise_bytes_per_second: float | None = None
     """What large element-wise kernels move."""
+    bandwidths: Mapping[str, float] = MappingProxyType({})
+    """The same for kernels with a bandwidth of their own: `permutation` and `cross_entropy`, bytes per second."""
     collectives: Mapping[str, MeasuredCollective] = MappingProxyType({})
     """Inside one node, by the names of `CollectiveKind`."""
+    curves: tuple[CollectiveTimes, ...] = ()
+    """Times over message size, at most one of a collective on as many ranks and nodes; they win over `collectives`."""
+    dispatch: DispatchRates = DispatchRates()
+    """Dispatch of tokens to experts by a DeepEP class of library."""
+    kernel_gap_seconds: float | None = None
+    """Time between the work of two kernels of one stream."""
+    host: Mapping[str, float] = MappingProxyType({})
+    """Host seconds of one item of work, by field of `HostCosts`."""

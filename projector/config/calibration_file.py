@@ -17,6 +17,8 @@ _LARGEST_FILE = 1024 * 1024
 """Characters; a table of five hundred shapes has 40 thousand."""
 _NOTES = ("what", "source")
 """Keys that describe the file to people."""
+_LONGEST_LIST = 200
+"""Characters of an error that repeat a file's keys."""
 _LARGEST_BYTES = 2**42
 """More than any device holds."""
 _LARGEST_GROUPS = 1000
@@ -34,10 +36,15 @@ def read_calibration_file(text: str, *, place: str = "calibration file") -> Cali
     entries = parse_json_or_yaml(text, name=place)
     outside = entries.get("outside_allocator")
     rates, unused = read_rates(entries, place)
-    known = {"device", "outside_allocator", *SECTIONS, *_NOTES}
+    sections = ("outside_allocator", *SECTIONS)
+    device = _described_device(entries) or _text(entries, "device", place, "the GPU it was measured on, such as MI300X")
+    if entries.keys().isdisjoint(sections):
+        others = ", ".join(shown(key) for key in entries if key not in {"device", *_NOTES})
+        message = "holds nothing that the engine reads" + (f", but {others[:_LONGEST_LIST]}" if others else "")
+        raise ConfigurationError(message, place=place, expected=f"one of {', '.join(sections)}")
+    known = {"device", *sections, *_NOTES}
     return Calibration(
-        device=_described_device(entries)
-        or _text(entries, "device", place, "the GPU it was measured on, such as MI300X"),
+        device=device,
         outside_allocator=None if outside is None else _outside(outside, f"{place}: outside_allocator"),
         rates=rates,
         without_effect=(*(key for key in entries if key not in known), *unused),

@@ -2,22 +2,26 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from projector.catalog import (
     AttentionShape,
+    DispatchRates,
     GemmShape,
     GroupedShape,
+    HostCosts,
     MeasuredCollective,
     MeasuredRates,
     Rates,
     Regime,
 )
+from projector.config.curves_file import COLLECTIVES, SECTION, read_curves
+from projector.config.figures import GIGA, TERA, choice, mapping, microseconds, number, width
 from projector.config.nearest import nearest
 from projector.errors import ConfigurationError, shown
 
-TERA, GIGA, MICRO = 1e12, 1e9, 1e-6
 SECTIONS = (
     "gemm",
     "grouped_gemm",
@@ -25,27 +29,25 @@ SECTIONS = (
     "attention_backward",
     "memory_bandwidth_gb_per_s",
     "collectives_one_node",
+    SECTION,
+    "expert_dispatch",
+    "launch",
 )
 """Keys of the file that hold rates."""
 _TABLE_KEYS = ("columns", "rows", "regime", "attention_flops", "default_tflops", "note", "source")
 _DTYPE_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
-_COLLECTIVES = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "all_to_all": "all_to_all",
-    "all2all": "all_to_all",
-}
-"""Names of collectives in files, by `CollectiveKind`. Rates of a pair (`p2p`) count both directions in some benchmarks
-and one in others, so they decide nothing."""
+_IN_ONE_NODE = tuple(name for name in COLLECTIVES if name != "send_recv")
+"""Rates of a pair (`p2p`) count both directions in some benchmarks and one in others, so they decide nothing; times of
+`send_recv` do."""
 _COLLECTIVE_KEYS = ("bus_gb_per_s", "latency_us", "fixed_latency_us", "fixed_latency_us_by_ranks", "bytes_factor")
 _ELEMENTWISE = "elementwise"
-"""The bandwidth over bytes that kernels read and write. Others, such as SimuMax's `default`, `permute_fwd` and `ce`,
-are rates over bytes as that tool counts them, with a latency per operation, so that they decide nothing."""
-_LARGEST = 1e6
-"""Above any rate in TFLOP/s or GB/s, and any latency in us."""
-_LARGEST_WIDTH = 2**40
-"""Above any dimension of a shape."""
+_BANDWIDTHS = (_ELEMENTWISE, "permutation", "cross_entropy")
+"""Bandwidths over bytes that kernels read and write. Others, such as SimuMax's `default`, `permute_fwd` and `ce`, are
+rates over bytes as that tool counts them, with a latency per operation, so that they decide nothing."""
+_DISPATCH = ("gb_per_s", "network_gb_per_s", "latency_us", "source")
+_GAP = "kernel_gap_us"
+_HOST = tuple(item.name.removesuffix("_seconds") for item in fields(HostCosts) if item.name.endswith("_seconds"))
+"""Work of the host by kind, as in projector/catalog/hosts.yaml."""
 _STAGES = ("fwd", "bwd_grad_act", "bwd_grad_w")
 _BACKWARD_PRODUCTS = 2.5
 """FLOPs of attention's backward kernel over those of the forward one (FlashAttention-2, arXiv 2307.08691)."""
@@ -89,18 +91,25 @@ def read_rates(entries: Mapping[str, object], place: str) -> tuple[MeasuredRates
             place=f"{place}: attention_backward.regime",
             expected=f"that of attention_forward, {regimes[0].value}",
         )
+    bandwidths = _bandwidths(entries, place, unused)
+    gap, host = _launch(entries, place)
     return MeasuredRates(
         gemm=_gemm(entries["gemm"], f"{place}: gemm") if "gemm" in entries else None,
         grouped=_grouped(entries["grouped_gemm"], f"{place}: grouped_gemm") if "grouped_gemm" in entries else None,
         attention=Rates(attention, regimes[0]) if regimes else None,
-        elementwise_bytes_per_second=_bandwidth(entries, place, unused),
+        elementwise_bytes_per_second=bandwidths.pop(_ELEMENTWISE, None),
+        bandwidths=bandwidths,
         collectives=_collectives(entries, place, unused),
+        curves=read_curves(entries, place),
+        dispatch=_dispatch(entries, place),
+        kernel_gap_seconds=gap,
+        host=host,
     ), tuple(unused)
 
 
 def _gemm(table: object, place: str) -> Rates[GemmShape]:
     def shape(row: Mapping[str, Any], here: str) -> tuple[GemmShape, float]:
-        batch, m, k, n = (_width(row, name, here) for name in ("b", "m", "k", "n"))
+        batch, m, k, n = (width(row, name, here) for name in ("b", "m", "k", "n"))
         accumulates = row.get("accumulate", False) is True
         found = GemmShape(batch, m, k, n, accumulates, _dtype(row, "out_dtype", here))
         return found, 2.0 * batch * m * k * n
@@ -110,8 +119,8 @@ def _gemm(table: object, place: str) -> Rates[GemmShape]:
 
 def _grouped(table: object, place: str) -> Rates[GroupedShape]:
     def shape(row: Mapping[str, Any], here: str) -> tuple[GroupedShape, float]:
-        groups, rows, n, k = (_width(row, name, here) for name in ("ng", "m", "n", "k"))
-        stage = _choice(row, "stage", here, _STAGES)
+        groups, rows, n, k = (width(row, name, here) for name in ("ng", "m", "n", "k"))
+        stage = choice(row, "stage", here, _STAGES)
         weight = stage == "bwd_grad_w"
         size = _dtype(row, "main_grad_dtype" if weight else "out_dtype", here)
         sides = (k, n) if stage == "bwd_grad_act" else (n, k)
@@ -122,10 +131,10 @@ def _grouped(table: object, place: str) -> Rates[GroupedShape]:
 
 def _attention(table: object, place: str, *, backward: bool) -> Rates[AttentionShape]:
     whole = _table(table, place)
-    counted = _choice(whole, "attention_flops", place, ("full", "causal")) if "attention_flops" in whole else "full"
+    counted = choice(whole, "attention_flops", place, ("full", "causal")) if "attention_flops" in whole else "full"
 
     def shape(row: Mapping[str, Any], here: str) -> tuple[AttentionShape, float]:
-        batch, length, heads, key_value, query_key, value = (_width(row, name, here) for name in _ATTENTION.needed[:6])
+        batch, length, heads, key_value, query_key, value = (width(row, name, here) for name in _ATTENTION.needed[:6])
         flops = 2.0 * batch * heads * length**2 * (query_key + value) * (_BACKWARD_PRODUCTS if backward else 1.0)
         found = AttentionShape(batch, length, heads, key_value, query_key, value, backward)
         return found, flops if counted == "full" else flops / 2
@@ -162,8 +171,8 @@ def _rates(
             raise ConfigurationError(shown(row), place=here, expected=f"expected {len(names)} values, one per column")
         values = dict(zip(names, row, strict=True))
         key, flops = shape(values, here)
-        found[key].append(flops / (_number(values, "tflops", here) * TERA))
-    regime = Regime(_choice(whole, "regime", place, tuple(Regime))) if "regime" in whole else Regime.BURST
+        found[key].append(flops / (number(values, "tflops", here) * TERA))
+    regime = Regime(choice(whole, "regime", place, tuple(Regime))) if "regime" in whole else Regime.BURST
     return Rates({key: fmean(seconds) for key, seconds in found.items()}, regime)
 
 
@@ -176,81 +185,70 @@ def _table(table: object, place: str) -> Mapping[str, Any]:
     return table
 
 
-def _bandwidth(entries: Mapping[str, object], place: str, unused: list[str]) -> float | None:
+def _bandwidths(entries: Mapping[str, object], place: str, unused: list[str]) -> dict[str, float]:
     key = "memory_bandwidth_gb_per_s"
-    if key not in entries:
-        return None
-    kinds = _map(entries[key], f"{place}: {key}")
-    unused += [f"{key}.{kind}" for kind in kinds if kind != _ELEMENTWISE]
-    if _ELEMENTWISE not in kinds:
-        return None
-    here = f"{place}: {key}.{_ELEMENTWISE}"
-    return _number(_map(kinds[_ELEMENTWISE], here), "achieved", here) * GIGA
+    kinds = mapping(entries.get(key, {}), f"{place}: {key}")
+    unused += [f"{key}.{kind}" for kind in kinds if kind not in _BANDWIDTHS]
+    found = {}
+    for kind in _BANDWIDTHS:
+        if kind in kinds:
+            here = f"{place}: {key}.{kind}"
+            found[kind] = number(mapping(kinds[kind], here), "achieved", here) * GIGA
+    return found
+
+
+def _dispatch(entries: Mapping[str, object], place: str) -> DispatchRates:
+    here = f"{place}: expert_dispatch"
+    figures = _known(entries.get("expert_dispatch", {}), here, _DISPATCH)
+    inside, between = (
+        number(figures, key, here) * GIGA if figures.get(key) is not None else None for key in _DISPATCH[:2]
+    )
+    fixed = microseconds(figures, "latency_us", here) if "latency_us" in figures else None
+    return DispatchRates(inside, between, fixed)
+
+
+def _launch(entries: Mapping[str, object], place: str) -> tuple[float | None, dict[str, float]]:
+    """The gap between kernels, and what work costs the host, in seconds."""
+    here = f"{place}: launch"
+    names = {f"{name}_us": f"{name}_seconds" for name in _HOST}
+    figures = _known(entries.get("launch", {}), here, (_GAP, *names, "source"))
+    host = {field: microseconds(figures, key, here) for key, field in names.items() if key in figures}
+    return microseconds(figures, _GAP, here) if _GAP in figures else None, host
+
+
+def _known(value: object, place: str, known: tuple[str, ...]) -> Mapping[str, Any]:
+    """A map of none but known names."""
+    found = mapping(value, place)
+    for key in found:
+        if key not in known:
+            raise ConfigurationError("is not a known key", place=f"{place}.{key}", expected=nearest(key, known))
+    return found
 
 
 def _collectives(entries: Mapping[str, object], place: str, unused: list[str]) -> dict[str, MeasuredCollective]:
     key = "collectives_one_node"
     found = {}
-    for name, values in _map(entries.get(key, {}), f"{place}: {key}").items():
+    for name, values in mapping(entries.get(key, {}), f"{place}: {key}").items():
         here = f"{place}: {key}.{name}"
-        if name not in _COLLECTIVES:
+        if name not in _IN_ONE_NODE:
             unused.append(f"{key}.{name}")
             continue
-        figures = _map(values, here)
-        for figure in figures:
-            if figure not in _COLLECTIVE_KEYS:
-                expected = nearest(figure, _COLLECTIVE_KEYS)
-                raise ConfigurationError("is not a known key", place=f"{here}.{figure}", expected=expected)
-        by_ranks = _map(figures.get("fixed_latency_us_by_ranks") or {}, f"{here}.fixed_latency_us_by_ranks")
+        figures = _known(values, here, _COLLECTIVE_KEYS)
+        by_ranks = mapping(figures.get("fixed_latency_us_by_ranks") or {}, f"{here}.fixed_latency_us_by_ranks")
         for ranks in by_ranks:
             if not str(ranks).isdecimal():
                 place_of = f"{here}.fixed_latency_us_by_ranks"
                 raise ConfigurationError(shown(ranks), place=place_of, expected="expected a number of ranks")
-        found[_COLLECTIVES[name]] = MeasuredCollective(
-            bytes_per_second=_number(figures, "bus_gb_per_s", here) * GIGA,
-            fixed_seconds=_latency(figures, "fixed_latency_us", here),
+        found[COLLECTIVES[name]] = MeasuredCollective(
+            bytes_per_second=number(figures, "bus_gb_per_s", here) * GIGA,
+            fixed_seconds=microseconds(figures, "fixed_latency_us", here),
             fixed_seconds_by_ranks={
-                int(ranks): _latency(by_ranks, ranks, f"{here}.fixed_latency_us_by_ranks") for ranks in by_ranks
+                int(ranks): microseconds(by_ranks, ranks, f"{here}.fixed_latency_us_by_ranks") for ranks in by_ranks
             },
-            step_seconds=_latency(figures, "latency_us", here),
+            step_seconds=microseconds(figures, "latency_us", here),
         )
     return found
 
 
-def _map(value: object, place: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{shown(value)} is not a map", place=place, expected="a map of names")
-    return value
-
-
-def _latency(values: Mapping[str, Any], key: str, place: str) -> float:
-    return 0.0 if values.get(key) is None else _number(values, key, place, zero=True) * MICRO
-
-
-def _number(values: Mapping[str, Any], key: str, place: str, *, zero: bool = False) -> float:
-    value = values.get(key)
-    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else -1.0
-    if 0 < number <= _LARGEST or (zero and number == 0):
-        return number
-    least = "from" if zero else "above"
-    raise ConfigurationError(
-        shown(value), place=f"{place}.{key}", expected=f"expected a number {least} 0 up to {_LARGEST:,.0f}"
-    )
-
-
-def _width(row: Mapping[str, Any], name: str, place: str) -> int:
-    value = row.get(name, 1)
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LARGEST_WIDTH:
-        return value
-    raise ConfigurationError(shown(value), place=f"{place}.{name}", expected="expected a whole number from 1")
-
-
-def _choice(values: Mapping[str, Any], key: str, place: str, known: tuple[str, ...]) -> str:
-    value = values.get(key)
-    if isinstance(value, str) and value in known:
-        return value
-    raise ConfigurationError(shown(value), place=f"{place}.{key}", expected=f"expected one of {', '.join(known)}")
-
-
 def _dtype(row: Mapping[str, Any], name: str, place: str) -> int:
-    return _DTYPE_BYTES[_choice(row, name, place, tuple(_DTYPE_BYTES))] if name in row else _DTYPE_BYTES["bf16"]
+    return _DTYPE_BYTES[choice(row, name, place, tuple(_DTYPE_BYTES))] if name in row else _DTYPE_BYTES["bf16"]

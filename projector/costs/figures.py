@@ -26,6 +26,11 @@ def figure(device: Device, name: str) -> float:
     return float(value)
 
 
+def kernel_gap(device: Device) -> float:
+    """Seconds between the work of two kernels: measured, or the prior."""
+    return KERNEL_GAP_SECONDS if device.kernel_gap_seconds is None else device.kernel_gap_seconds
+
+
 def gemm_rate(device: Device, low_precision: LowPrecision | None) -> float:
     """FLOP/s that large GEMMs of a format sustain in training.
 

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Protocol
 
 from projector.catalog import Device
-from projector.costs.figures import KERNEL_GAP_SECONDS, TERA, best_gemm_rate, figure, gemm_rate, training_factor
+from projector.costs.figures import TERA, best_gemm_rate, figure, gemm_rate, kernel_gap, training_factor
 from projector.operations import Gemm, GroupedGemm
 
 
@@ -57,7 +57,7 @@ class AnalyticalGemm:
             sustained += size_bytes / (device.gemm_output_bytes_per_second * training_factor(device))
         tiled = work.flops / (best_gemm_rate(device, work.low_precision) * self._tile_share(work))
         memory = size_bytes / figure(device, "memory_bandwidth_bytes_per_second")
-        return max(sustained, tiled, memory) + KERNEL_GAP_SECONDS
+        return max(sustained, tiled, memory) + kernel_gap(device)
 
     def _tile_share(self, work: Gemm) -> float:
         """Share of the compute units' work that the best tile puts to use, 0-1."""

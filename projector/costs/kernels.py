@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from projector.catalog import Device
-from projector.costs.figures import KERNEL_GAP_SECONDS, TERA, figure, training_factor
+from projector.costs.figures import TERA, figure, kernel_gap, training_factor
 from projector.operations import AttentionKernel, ElementWise, Gemm
 
 _QUERY_TILE = 128
@@ -41,7 +41,7 @@ def attention_seconds(work: AttentionKernel, device: Device, dense: Callable[[Ge
     elif work.value_dim < _REFERENCE_HEAD:
         rate *= (work.value_dim / _REFERENCE_HEAD) ** _HEAD_EXPONENT
     workgroups = work.batch * work.heads * max(1.0, work.query_length / _QUERY_TILE) / figure(device, "compute_units")
-    return work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + KERNEL_GAP_SECONDS
+    return work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + kernel_gap(device)
 
 
 def _attention_rate(work: AttentionKernel, device: Device) -> float:
@@ -65,14 +65,15 @@ def _unfused_products(work: AttentionKernel) -> Iterator[Gemm]:
     yield Gemm(m=keys, n=work.query_key_dim, k=queries, batch=batch)
 
 
-def elementwise_seconds(work: ElementWise, device: Device) -> float:
-    """Bytes over what large kernels achieve, plus the gaps between kernels.
+def elementwise_seconds(work: ElementWise, device: Device, bytes_per_second: float | None = None) -> float:
+    """Bytes over what large kernels achieve, of all kinds or of this one if stated, plus the gaps between kernels.
 
     Casts to low precision count like any other: the slower rates of published tables hold for inference kernels that
     scale per token.
     """
     moved = work.bytes_read + work.bytes_written
-    return moved / figure(device, "elementwise_bytes_per_second") + work.kernels * KERNEL_GAP_SECONDS
+    rate = bytes_per_second or figure(device, "elementwise_bytes_per_second")
+    return moved / rate + work.kernels * kernel_gap(device)
 
 
 def optimizer_step_seconds(shard_elements: float, state_bytes: float, device: Device) -> float:

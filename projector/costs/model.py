@@ -1,25 +1,30 @@
 """The cost model: a piece of work in, seconds out."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 
-from projector.catalog import Device, HardwareOverrides, MeasuredCollective
+from projector.catalog import Device, HardwareOverrides, HostCosts, MeasuredRates, host_costs
 from projector.costs.backends import gemm_backend
+from projector.costs.curves import MeasuredCollectives
 from projector.costs.gemm import grouped_gemm_seconds
 from projector.costs.kernels import attention_seconds, elementwise_seconds
 from projector.costs.measured import Measurable, MeasuredCosts
 from projector.costs.network import Network
-from projector.job import ExpertDispatch, Software
 from projector.operations import (
     AttentionKernel,
     Collective,
-    CollectiveKind,
     ElementWise,
     Gemm,
-    Group,
     GroupedGemm,
     Work,
 )
 from projector.parallelism import LayerGroups
+
+_BANDWIDTH_OF = {
+    "permute": "permutation",
+    "cross_entropy": "cross_entropy",
+    "cross_entropy_backward": "cross_entropy",
+}
+"""Name of the measured bandwidth of element-wise work that has one of its own."""
 
 
 class CostModel:
@@ -30,22 +35,24 @@ class CostModel:
         device: Device,
         groups: LayerGroups,
         *,
-        software: Software | None = None,
         backend: str = "analytical",
         overrides: HardwareOverrides | None = None,
         measured: MeasuredCosts | None = None,
-        collectives: Mapping[str, MeasuredCollective] | None = None,
+        rates: MeasuredRates | None = None,
+        curves: MeasuredCollectives | None = None,
     ) -> None:
-        """Take the device's figures, the placement of groups and the framework's choices.
+        """Take the device's figures and the placement of groups.
 
-        `measured` times of shapes and `collectives` inside one node win over the model.
+        `measured` times of shapes, `curves` of collectives and the other `rates` of a site win over the model.
 
         Raises `NotAvailable` for a GEMM backend that is not installed or does not know the device.
         """
         self.device = device
         self.groups = groups
-        self.network = Network(device, groups.devices_per_node, overrides, collectives)
-        self.software = software or Software()
+        self._rates = rates or MeasuredRates()
+        self.network = Network(device, groups.devices_per_node, overrides, self._rates.collectives, curves)
+        self.host: HostCosts = replace(host_costs(device.host_platform), **self._rates.host)  # type: ignore[arg-type]
+        """What work costs the host."""
         self._measured = measured
         self._gemm = gemm_backend(backend, device)
         self._known: dict[Work, float] = {}
@@ -63,7 +70,8 @@ class CostModel:
     def _compute(self, work: Work) -> float:
         match work:
             case ElementWise():
-                return elementwise_seconds(work, self.device)
+                own = self._rates.bandwidths.get(_BANDWIDTH_OF.get(work.name, ""))
+                return elementwise_seconds(work, self.device, own)
             case Collective():
                 return self._collective(work)
             case _:
@@ -81,12 +89,8 @@ class CostModel:
 
     def _collective(self, work: Collective) -> float:
         placement = self.groups.placement(work.group)
-        if (
-            work.group is Group.EXPERT
-            and work.kind is CollectiveKind.ALL_TO_ALL
-            and self.software.expert_dispatch is ExpertDispatch.DEEPEP
-        ):
-            seconds = self.network.dispatch_seconds(work.message_bytes, placement)
+        if work.visits is not None:
+            seconds = self.network.dispatch_seconds(work.visits, placement)
             if seconds is not None:
                 return seconds
         return self.network.seconds(work.kind, work.message_bytes, placement)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from projector.catalog import Device, OrigamiTarget, origami_targets
-from projector.costs.figures import KERNEL_GAP_SECONDS, figure, gemm_rate
+from projector.costs.figures import figure, gemm_rate, kernel_gap
 from projector.costs.gemm import operand_bytes
 from projector.errors import NotAvailable
 from projector.job import LowPrecision
@@ -71,7 +71,7 @@ class OrigamiGemm:
         if scale is None:
             scale = self._scales[work.low_precision] = self._scale(work.low_precision)
         memory = operand_bytes(work) / figure(self._device, "memory_bandwidth_bytes_per_second")
-        return max(scale * self.raw_seconds(work), memory) + KERNEL_GAP_SECONDS
+        return max(scale * self.raw_seconds(work), memory) + kernel_gap(self._device)
 
     def raw_seconds(self, work: Gemm) -> float:
         """What origami itself says of a product in bf16, at the device's highest clock."""

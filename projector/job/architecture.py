@@ -130,6 +130,10 @@ class MixtureOfExperts:
     """Bias on the experts' linear layers, as in GPT-OSS."""
     router_bias: bool = False
     """Trained bias on the router's linear layer, as in GPT-OSS."""
+    expert_groups: int = 1
+    """Groups that the router divides the experts into; 1 where it chooses among all experts at once."""
+    chosen_groups: int = 1
+    """Groups that the experts of a token are chosen from."""
     router_balance_bias: bool = False
     """Score-correction bias per expert (DeepSeek-V3): stored state, not a trained parameter of the optimizer."""
 

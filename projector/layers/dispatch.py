@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from projector.job import Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts, Software
 from projector.layers.shapes import Shapes
-from projector.operations import SavedTensor
+from projector.operations import SavedTensor, TokenVisits
 
 PROBABILITY_BYTES = 4
 """Kept per row that an expert receives: its probability, on the way and sorted by expert."""
@@ -107,15 +107,25 @@ def _sends_once(shapes: Shapes) -> bool:
 
 
 def _unique_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
-    """Tokens that arrive where a token goes once to each device that needs it: 1 - (1 - 1/n)^top_k of all, on average.
+    """Tokens that arrive where a token goes once to each device that needs it, on average.
 
     DeepEP's dispatch, before its copies are made; a buffer of a static size holds all tokens of all devices.
     """
     if shapes.software.sync_free_stage >= STATIC_ARRIVALS_STAGE:
         return gathered_rows(shapes)
     ranks = shapes.expert * shapes.expert_tensor
-    share = (1 - (1 - 1 / shapes.expert) ** moe.top_k) * shapes.routing_factor
+    share = token_visits(moe, shapes.residual_bytes).places(shapes.expert) / shapes.expert * shapes.routing_factor
     return round(shapes.local * ranks * min(1.0, share))
+
+
+def token_visits(moe: MixtureOfExperts, token_bytes: int) -> TokenVisits:
+    """Where the tokens of one device go, each place that needs a token getting it once."""
+    return TokenVisits(
+        token_bytes=token_bytes,
+        top_k=moe.top_k,
+        groups=moe.expert_groups,
+        chosen_groups=moe.chosen_groups,
+    )
 
 
 def dispatch_saves(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> tuple[SavedTensor, ...]:

@@ -26,6 +26,7 @@ from projector.layers.dispatch import (
     dispatched_tensors,
     expert_rows,
     sent_rows,
+    token_visits,
 )
 from projector.layers.mlp import Branch, activation, mlp_operations
 from projector.layers.shapes import Shapes
@@ -164,17 +165,18 @@ def _travel(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> tuple[Work,
 
 
 def _expert_collective(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> Collective:
-    """DeepEP sends a token once per rank that needs it: ep (1 - (1 - 1/ep)^top_k) copies on average."""
+    """DeepEP sends a token once to each rank that needs it, and once to each node on the network."""
     match shapes.software.expert_dispatch:
         case ExpertDispatch.ALL_GATHER:
             kind = CollectiveKind.REDUCE_SCATTER if back else CollectiveKind.ALL_GATHER
             return Collective(kind=kind, group=Group.EXPERT, message_bytes=shapes.residual_bytes * shapes.expert)
         case ExpertDispatch.DEEPEP:
-            ranks = shapes.expert * (1 - (1 - 1 / shapes.expert) ** moe.top_k)
-            message = round(shapes.residual_bytes * ranks)
-        case _:
-            message = _dispatched_bytes(moe, shapes)
-    return Collective(kind=CollectiveKind.ALL_TO_ALL, group=Group.EXPERT, message_bytes=message)
+            visits = token_visits(moe, shapes.residual_bytes)
+            message = round(shapes.residual_bytes * visits.places(shapes.expert))
+            exchange = CollectiveKind.ALL_TO_ALL
+            return Collective(kind=exchange, group=Group.EXPERT, message_bytes=message, visits=visits)
+    sent = _dispatched_bytes(moe, shapes)
+    return Collective(kind=CollectiveKind.ALL_TO_ALL, group=Group.EXPERT, message_bytes=sent)
 
 
 def _permutation(moe: MixtureOfExperts, shapes: Shapes, *, backward: bool) -> ElementWise:

@@ -18,6 +18,7 @@ from projector.operations.work import (
     Gemm,
     Group,
     GroupedGemm,
+    TokenVisits,
     Work,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "Operations",
     "SavedTensor",
     "Split",
+    "TokenVisits",
     "Weight",
     "Work",
     "held_by",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import comb
 from typing import TypeAlias
 
 from projector.job import LowPrecision
@@ -153,6 +154,36 @@ class Group(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TokenVisits:
+    """Where the tokens of one device go when each place that holds experts of a token gets one copy of it."""
+
+    token_bytes: int
+    """Bytes of all of the device's tokens, once."""
+    top_k: int
+    """Experts that a token visits."""
+    groups: int = 1
+    """Groups that the router divides the experts into."""
+    chosen_groups: int = 1
+    """Groups of them that a token's experts lie in (group-limited routing, arXiv 2412.19437, section 2.1.2)."""
+
+    def places(self, places: int) -> float:
+        """Of so many places with as many experts each, how many a token visits on average under balanced routing.
+
+        n (1 - (1 - 1/n)^K) of n places within reach of K experts that are chosen independently.
+        """
+        if self.chosen_groups >= self.groups or (places % self.groups and self.groups % places):
+            return places * (1 - (1 - 1 / places) ** self.top_k)
+        if places >= self.groups:
+            reached = places // self.groups * self.chosen_groups
+            return reached * (1 - (1 - 1 / reached) ** self.top_k)
+        held, others = self.groups // places, self.groups - self.groups // places
+        most = min(held, self.chosen_groups)
+        ways = [comb(held, chosen) * comb(others, self.chosen_groups - chosen) for chosen in range(most + 1)]
+        hits = (way * (1 - (1 - chosen / self.chosen_groups) ** self.top_k) for chosen, way in enumerate(ways))
+        return places * sum(hits) / comb(self.groups, self.chosen_groups)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Collective:
     """One collective call."""
 
@@ -163,6 +194,8 @@ class Collective:
     message_bytes: int
     """Bytes of the full message: the buffer that is reduced, the gathered result, the input that is scattered, what
     one rank sends in an all-to-all (its own share included), what travels in a send."""
+    visits: TokenVisits | None = None
+    """Where tokens go in an exchange that sends one once to each place that needs it; None for any other."""
 
 
 Work: TypeAlias = Gemm | GroupedGemm | AttentionKernel | ElementWise | Collective

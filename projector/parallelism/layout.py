@@ -5,8 +5,11 @@ tensor-parallel neighbours first, pipeline stages last. Expert groups have their
 `etp-ep-edp-pp`.
 """
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
+from math import lcm
 from typing import NamedTuple
 
 from projector.job import Sharding
@@ -55,6 +58,8 @@ class Placement(NamedTuple):
     """Most ranks of the group on one node."""
     nodes: int
     """Nodes that the group touches."""
+    extent: int = 0
+    """Devices from the group's first to its last in the global numbering; 0 for as many as its nodes have."""
 
 
 class LayerGroups(NamedTuple):
@@ -135,16 +140,16 @@ class Layout:
         """Ranks of a process group."""
         return self._size_and_stride(group)[0]
 
-    def placement(self, group: Group) -> Placement:
-        """How the group that holds rank 0 spreads over nodes."""
+    def placement(self, group: Group, *, ranks: int | None = None, every: int = 1) -> Placement:
+        """How the group that spreads over most nodes does so, since the others wait for it.
+
+        Only `ranks` neighbours of the group, if asked, or `every` so many-th.
+        """
         size, stride = self._size_and_stride(group)
-        if stride >= self.devices_per_node:
-            return Placement(size=size, ranks_per_node=1, nodes=size)
-        return Placement(
-            size=size,
-            ranks_per_node=min(size, -(-self.devices_per_node // stride)),
-            nodes=(size - 1) * stride // self.devices_per_node + 1,
-        )
+        size, stride = (size if ranks is None else ranks), stride * every
+        ends = group is Group.EMBEDDING
+        firsts, period = (self.world // self.pipeline, self.world) if ends else (stride, size * stride)
+        return _placed(size, stride, self.devices_per_node, firsts, period)
 
     @property
     def layer_groups(self) -> LayerGroups:
@@ -171,3 +176,25 @@ class Layout:
             Group.EMBEDDING: (2, per_stage * (self.pipeline - 1)) if self.tied_across_stages else (1, 1),
         }
         return found[group]
+
+
+@cache
+def _placed(size: int, stride: int, devices_per_node: int, firsts: int, period: int) -> Placement:
+    """How the ranks of one group, at a distance of `stride`, spread over nodes.
+
+    Groups start at `firsts` devices in a row, and again after every `period`.
+    """
+    extent = (size - 1) * stride + 1
+    if stride >= devices_per_node:
+        return Placement(size=size, ranks_per_node=1, nodes=size, extent=extent)
+    if period % devices_per_node == 0 and firsts <= stride and devices_per_node % stride == 0:
+        most = min(size, devices_per_node // stride)
+        return Placement(size=size, ranks_per_node=most, nodes=(extent - 1) // devices_per_node + 1, extent=extent)
+    starts = {
+        (again + first) % devices_per_node
+        for again in range(0, lcm(period, devices_per_node), period)
+        for first in range(min(firsts, devices_per_node))
+    }
+    spread = [Counter((start + stride * index) // devices_per_node for index in range(size)) for start in starts]
+    widest = max(spread, key=lambda nodes: (len(nodes), -max(nodes.values())))
+    return Placement(size=size, ranks_per_node=max(widest.values()), nodes=len(widest), extent=extent)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from projector.costs import CostModel
 from projector.identity import remembered
+from projector.job import Software
 from projector.layers import is_recomputed, repeated_work
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operations, held_by
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
@@ -103,12 +104,11 @@ class Again(NamedTuple):
 
 
 @remembered
-def timed(operations: Operations, costs: CostModel, name: str, again: Again) -> BlockTime:
+def timed(operations: Operations, costs: CostModel, software: Software, name: str, again: Again) -> BlockTime:
     """The time of a block on one device, data-parallel communication apart.
 
     Described and costed alike, blocks of different layouts are one object.
     """
-    software = costs.software
     forwards = [pass_time(operation.forward, costs, software) for operation in operations]
     rerun = [each for each in operations if again.whole or again.by_operation or is_recomputed(each, again.modules)]
     if again.by_operation:

@@ -42,12 +42,9 @@ class Communicator(NamedTuple):
 
     def _placement(self, group: Group, *, sharded: bool) -> Placement:
         """Where a group's ranks sit; only those that share one sharded copy, if asked."""
-        whole = self.layout.placement(group)
         size = self.layout.shard if group is Group.DATA else self.layout.expert_shard
-        if not sharded or size >= whole.size:
-            return whole
-        local = min(size, whole.ranks_per_node)
-        return Placement(size=size, ranks_per_node=local, nodes=-(-size // local))
+        narrow = sharded and size < self.layout.size(group)
+        return self.layout.placement(group, ranks=size if narrow else None)
 
     def replicas(self, held: Held) -> PassTime:
         """All-reduce of sharded gradients between copies of the shards (hybrid sharding); nothing with one copy."""
@@ -57,11 +54,9 @@ class Communicator(NamedTuple):
             (Group.EXPERT_DATA, held.expert, self.layout.expert_shard),
         )
         for group, elements, shard in pairs:
-            whole = self.layout.placement(group)
-            copies = whole.size // max(1, shard)
+            copies = self.layout.size(group) // max(1, shard)
             message = elements // max(1, shard) * self.precision.reduced_bytes
-            local = max(1, whole.ranks_per_node // shard)
-            across = Placement(size=copies, ranks_per_node=min(local, copies), nodes=-(-copies // min(local, copies)))
+            across = self.layout.placement(group, ranks=copies, every=max(1, shard))
             seconds = self.costs.network.seconds(CollectiveKind.ALL_REDUCE, message, across)
             if seconds:
                 total = total.plus(_exposed_call((group, CollectiveKind.ALL_REDUCE), message, seconds))

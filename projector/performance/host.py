@@ -11,7 +11,7 @@ from functools import reduce
 from math import inf
 from typing import NamedTuple
 
-from projector.catalog import Device, HostCosts, host_costs
+from projector.catalog import Device, HostCosts
 from projector.costs import CostModel
 from projector.costs.host import host_seconds, linear_seconds, readbacks
 from projector.job import Software
@@ -94,7 +94,7 @@ class Launches:
         """Keep what decides how long host and device take."""
         self._costs = costs
         self._software = software
-        self._host: HostCosts = host_costs(costs.device.host_platform)
+        self._host: HostCosts = costs.host
 
     @property
     def _device(self) -> Device:

@@ -101,7 +101,7 @@ class BlockTimes:
         """A block with what full sharding adds to its passes; equal ones are one object."""
         key = id(operations), again
         if key not in self._blocks:
-            block = timed(operations, self._costs, name, again)
+            block = timed(operations, self._costs, self._job.software, name, again)
             if self._layout.sharding is Sharding.PARAMETERS:
                 gathered, scattered = self._weight_traffic(operations, block.forward.seconds, block.backward.seconds)
                 forward, backward = block.forward.plus(gathered), block.backward_input.plus(scattered)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from projector.catalog import HardwareOverrides, device
 from projector.costs import Network
-from projector.costs.network import sent_share
+from projector.costs.node_links import sent_share
 from projector.operations import CollectiveKind
 from projector.parallelism import Placement
 

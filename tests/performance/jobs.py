@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from projector.catalog import HardwareOverrides, device
+from projector.catalog import HardwareOverrides, MeasuredRates, device
 from projector.job import (
     Attention,
     Batch,
@@ -95,10 +95,12 @@ def project(
     per_node: int = 8,
     schedule: str = "auto",
     overrides: HardwareOverrides | None = None,
+    rates: MeasuredRates | None = None,
 ) -> PerformanceProjection:
     """The time half of the answer."""
     target = Target(device=name, nodes=nodes, devices_per_node=per_node)
-    return project_performance(job, target, resolve(job, target), device(name), schedule=schedule, overrides=overrides)
+    layout = resolve(job, target)
+    return project_performance(job, target, layout, device(name), schedule=schedule, overrides=overrides, rates=rates)
 
 
 def part(projection: PerformanceProjection, name: str) -> float:
