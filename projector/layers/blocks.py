@@ -8,6 +8,7 @@ parallelism these are all-gather and reduce-scatter, without it all-reduce and n
 from dataclasses import dataclass
 
 from projector.job import Dialect, LowPrecision, NormKind
+from projector.layers.casts import cast
 from projector.layers.shapes import Shapes
 from projector.operations import (
     Collective,
@@ -23,8 +24,6 @@ from projector.operations import (
     Work,
 )
 
-CAST_BYTES_READ, CAST_BYTES_WRITTEN = 2, 2
-"""Bytes per element of a cast to fp8: bf16 in, row-wise and column-wise copies out (Transformer Engine)."""
 ACCUMULATE_BYTES_READ, ACCUMULATE_BYTES_WRITTEN = 6, 4
 """Bytes per parameter of adding a bf16 weight gradient to the fp32 main gradient where the GEMM does not."""
 STATISTIC_BYTES = 4
@@ -80,10 +79,15 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
     fmt = shapes.low_precision if layer.low_precision else None
     before, after_input, before_weight = _collectives(layer, shapes)
     forward_after, gather_gradient = _row_collectives(layer, shapes)
-    forward = (*before, *cast(rows * layer.inputs, fmt), _gemm(rows, layer.outputs, layer.inputs, fmt), *forward_after)
+    forward = (
+        *before,
+        *cast(rows * layer.inputs, fmt, shapes),
+        _gemm(rows, layer.outputs, layer.inputs, fmt),
+        *forward_after,
+    )
     backward_input = (
         *gather_gradient,
-        *cast(rows * layer.outputs, fmt),
+        *cast(rows * layer.outputs, fmt, shapes),
         _gemm(rows, layer.inputs, layer.outputs, fmt),
         *after_input,
     )
@@ -120,17 +124,6 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
 
 def _gemm(m: int, n: int, k: int, fmt: LowPrecision | None) -> Gemm:
     return Gemm(m=m, n=n, k=k, low_precision=fmt)
-
-
-def cast(elements: int, fmt: LowPrecision | None) -> tuple[Work, ...]:
-    """Quantisation of a GEMM's input; nothing for 16-bit."""
-    if fmt is None:
-        return ()
-    return (
-        ElementWise(
-            name="quantize", bytes_read=CAST_BYTES_READ * elements, bytes_written=CAST_BYTES_WRITTEN * elements
-        ),
-    )
 
 
 def weight_gradient(outputs: int, inputs: int, rows: int, fmt: LowPrecision | None, shapes: Shapes) -> tuple[Work, ...]:

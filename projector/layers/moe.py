@@ -14,8 +14,8 @@ from projector.layers.attention import kept_input
 from projector.layers.blocks import (
     ACCUMULATE_BYTES_READ,
     ACCUMULATE_BYTES_WRITTEN,
-    cast,
 )
+from projector.layers.casts import cast
 from projector.layers.dispatch import (
     STATIC_ARRIVALS_STAGE,
     combine_scratch,
@@ -325,8 +325,8 @@ def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) 
     return Operation(
         name=f"mlp.experts.{matrix.name}",
         component="experts",
-        forward=(*cast(rows * inputs, fmt), gemm(outputs, inputs)),
-        backward_input=(*cast(rows * outputs, fmt), gemm(inputs, outputs)),
+        forward=(*cast(rows * inputs, fmt, shapes), gemm(outputs, inputs)),
+        backward_input=(*cast(rows * outputs, fmt, shapes), gemm(inputs, outputs)),
         backward_weight=_weight_gradient(matrix, local, rows, shapes, fused=fused),
         weights=_expert_weights(matrix, moe, local),
         saves=(kept_input(shapes, rows * inputs),),
