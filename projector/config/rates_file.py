@@ -46,6 +46,7 @@ _LARGEST = 1e6
 """Above any rate in TFLOP/s or GB/s, and any latency in us."""
 _LARGEST_WIDTH = 2**40
 """Above any dimension of a shape."""
+_LAYOUTS = ("TN", "NN", "NT")
 _STAGES = ("fwd", "bwd_grad_act", "bwd_grad_w")
 _BACKWARD_PRODUCTS = 2.5
 """FLOPs of attention's backward kernel over those of the forward one (FlashAttention-2, arXiv 2307.08691)."""
@@ -102,7 +103,8 @@ def _gemm(table: object, place: str) -> Rates[GemmShape]:
     def shape(row: Mapping[str, Any], here: str) -> tuple[GemmShape, float]:
         batch, m, k, n = (_width(row, name, here) for name in ("b", "m", "k", "n"))
         accumulates = row.get("accumulate", False) is True
-        found = GemmShape(batch, m, k, n, accumulates, _dtype(row, "out_dtype", here))
+        layout = None if row.get("layout") is None else _choice(row, "layout", here, _LAYOUTS)
+        found = GemmShape(batch, m, k, n, accumulates, _dtype(row, "out_dtype", here), layout)
         return found, 2.0 * batch * m * k * n
 
     return _rates(table, place, _GEMM, shape)

@@ -5,7 +5,7 @@ reduces its input gradient, a row-parallel layer reduces its output and gathers 
 parallelism these are all-gather and reduce-scatter, without it all-reduce and nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from projector.job import Dialect, LowPrecision, NormKind
 from projector.layers.casts import cast
@@ -15,6 +15,7 @@ from projector.operations import (
     CollectiveKind,
     ElementWise,
     Gemm,
+    GemmLayout,
     Group,
     LinearShape,
     Operation,
@@ -82,13 +83,13 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
     forward = (
         *before,
         *cast(rows * layer.inputs, fmt, shapes),
-        _gemm(rows, layer.outputs, layer.inputs, fmt),
+        Gemm(m=rows, n=layer.outputs, k=layer.inputs, low_precision=fmt),
         *forward_after,
     )
     backward_input = (
         *gather_gradient,
         *cast(rows * layer.outputs, fmt, shapes),
-        _gemm(rows, layer.inputs, layer.outputs, fmt),
+        Gemm(m=rows, n=layer.inputs, k=layer.outputs, layout=GemmLayout.NN, low_precision=fmt),
         *after_input,
     )
     backward_weight = (*before_weight, *weight_gradient(layer.outputs, layer.inputs, rows, fmt, shapes))
@@ -122,17 +123,14 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
     )
 
 
-def _gemm(m: int, n: int, k: int, fmt: LowPrecision | None) -> Gemm:
-    return Gemm(m=m, n=n, k=k, low_precision=fmt)
-
-
 def weight_gradient(outputs: int, inputs: int, rows: int, fmt: LowPrecision | None, shapes: Shapes) -> tuple[Work, ...]:
     """The weight-gradient GEMM, and the addition to the main gradient where it is a kernel of its own."""
+    product = Gemm(m=outputs, n=inputs, k=rows, layout=GemmLayout.NT, low_precision=fmt)
     if shapes.software.gradient_accumulation_fusion:
-        return (Gemm(m=outputs, n=inputs, k=rows, output_bytes=4, accumulates=True, low_precision=fmt),)
+        return (replace(product, output_bytes=4, accumulates=True),)
     elements = outputs * inputs
     return (
-        Gemm(m=outputs, n=inputs, k=rows, low_precision=fmt),
+        product,
         ElementWise(
             name="accumulate_gradient",
             bytes_read=ACCUMULATE_BYTES_READ * elements,

@@ -167,6 +167,17 @@ def test_bytes_that_pass_memory_for_each_element(name: str, bytes_per_element: i
     assert first.bytes_read + first.bytes_written == bytes_per_element * elements
 
 
+def test_the_three_products_of_a_linear_layer_lie_as_blas_sees_them() -> None:
+    """For y = x W^T, TN forward, NN for the input's gradient, NT for the weight's: layouts of SimuMax's B200 table."""
+    layer = next(each for each in described() if each.name == "mlp.linear_fc2")
+    forward, gradient, weight = (
+        next(work for work in half if isinstance(work, Gemm))
+        for half in (layer.forward, layer.backward_input, layer.backward_weight)
+    )
+    assert [each.layout.value for each in (forward, gradient, weight)] == ["TN", "NN", "NT"]
+    assert (weight.m, weight.n, weight.k) == (forward.n, forward.k, forward.m)
+
+
 CASTS = {
     "fp8, scale of earlier iterations": (LowPrecision.FP8, True, 2, 2.0),
     "fp8, largest value first": (LowPrecision.FP8, False, 4, 2.0),
