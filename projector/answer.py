@@ -89,7 +89,7 @@ def answer(question: Question) -> Projection:
         ignored=(*loaded.ignored, *without_effect, *_unused(calibration), *_uncompared(question)),
         assumed=(
             *_assumed(question, loaded, target),
-            *(_method(question, device) if performance else ()),
+            *(_method(question, device, job) if performance else ()),
             *settings,
             *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
             *_foreign_schedule(question, loaded.format),
@@ -303,7 +303,7 @@ def _performance(  # noqa: PLR0913, PLR0917 - the question, what it became, and 
     return projection, without_effect, ()
 
 
-def _method(question: Question, device: Device) -> tuple[Assumption, ...]:
+def _method(question: Question, device: Device, job: TrainingJob) -> tuple[Assumption, ...]:
     """What the times rest on where it is not the catalog's usual rates."""
     found = []
     if question.gemm_backend != "analytical":
@@ -321,6 +321,10 @@ def _method(question: Question, device: Device) -> tuple[Assumption, ...]:
         found.append(Assumption(what=f"a clock of {question.clock_mhz:g} MHz", why=why))
     if device.file is not None and device.estimated("gemm_tflops.bf16"):
         found.append(Assumption(what=f"rates of {device.name}", why=device.provenance["gemm_tflops.bf16"].why))
+    from projector.costs.figures import assumed_rates  # noqa: PLC0415 - loaded by now
+
+    for name, why in assumed_rates(device, job.precision.low_precision).items():
+        found.append(Assumption(what=f"{name} of {device.name}", why=why))
     return tuple(found)
 
 

@@ -8,6 +8,18 @@ from typing import TypeAlias
 from projector.job import LowPrecision
 
 
+class GemmLayout(StrEnum):
+    """How the operands of a product lie: BLAS's letters, transposed or not, for the first and the second.
+
+    A linear layer y = x W^T computes its output as TN, the gradient of its input as NN and that of its weight as NT:
+    the side that is summed over is contiguous in both operands, in one, and in neither.
+    """
+
+    TN = "TN"
+    NN = "NN"
+    NT = "NT"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gemm:
     """A dense matrix product of m x k by k x n, `batch` times."""
@@ -24,6 +36,8 @@ class Gemm:
     """Bytes of a result element: 4 where a weight gradient goes into an fp32 main gradient."""
     accumulates: bool = False
     """The result is read and added to (fused weight-gradient accumulation)."""
+    layout: GemmLayout = GemmLayout.TN
+    """How the operands lie."""
     low_precision: LowPrecision | None = None
     """Format of both inputs; None for 16-bit."""
 
