@@ -131,9 +131,12 @@ class Software:
     routing_imbalance: float | None = None
     """Rows that the experts of the busiest device receive over the balanced share, at least 1; None where unknown: an
     interval for memory, balanced routing for time."""
+    router_fusion: bool = False
+    """Scores, choice of experts and auxiliary loss of the router run in fused kernels."""
     sync_free_stage: int = 0
-    """Stage of Primus-Turbo's experts without host synchronisation: from 2 on, what arrives lies in a buffer for all
-    tokens of all ranks; at 3 the experts' rows do too, whatever the router decides."""
+    """Stage of Primus-Turbo's experts without host synchronisation. 1: router and permutation are fused; from 2 on,
+    DeepEP does not wait, since what arrives lies in a buffer for all tokens of all ranks, and the host waits once for
+    the rows that come of it; at 3 the experts' rows have room for all too, and it never waits."""
     probabilities_after_experts: bool = False
     """Outputs of experts are multiplied by their probabilities when they are back, as Megatron-Core did before 0.12,
     not inside the experts."""

@@ -59,12 +59,19 @@ def computed_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
 
 
 def has_static_rows(software: Software, ranks: int) -> bool:
-    """Whether experts compute as many rows as there can be, whatever the router decides."""
-    return (
-        software.sync_free_stage >= STATIC_ROWS_STAGE
-        and ranks > 1
-        and software.expert_dispatch is ExpertDispatch.DEEPEP
-    )
+    """Whether experts hold as many rows as there can be, whatever the router decides."""
+    return _static_stage(software, ranks) >= STATIC_ROWS_STAGE
+
+
+def has_static_arrivals(software: Software, ranks: int) -> bool:
+    """Whether what arrives lies in a buffer for all tokens of all ranks."""
+    return _static_stage(software, ranks) >= STATIC_ARRIVALS_STAGE
+
+
+def _static_stage(software: Software, ranks: int) -> int:
+    """The sync-free stage, where DeepEP exchanges tokens; 0 elsewhere."""
+    exchanged = ranks > 1 and software.expert_dispatch is ExpertDispatch.DEEPEP
+    return software.sync_free_stage if exchanged else 0
 
 
 def sent_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
@@ -111,7 +118,7 @@ def _unique_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
 
     DeepEP's dispatch, before its copies are made; a buffer of a static size holds all tokens of all devices.
     """
-    if shapes.software.sync_free_stage >= STATIC_ARRIVALS_STAGE:
+    if has_static_arrivals(shapes.software, shapes.expert):
         return gathered_rows(shapes)
     ranks = shapes.expert * shapes.expert_tensor
     share = token_visits(moe, shapes.residual_bytes).places(shapes.expert) / shapes.expert * shapes.routing_factor

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts, Software
+from projector.job import DenseMLP, Dialect, ExpertBackend, ExpertDispatch, MixtureOfExperts
 from projector.layers.attention import kept_input
 from projector.layers.blocks import (
     ACCUMULATE_BYTES_READ,
@@ -17,7 +17,6 @@ from projector.layers.blocks import (
 )
 from projector.layers.casts import cast
 from projector.layers.dispatch import (
-    STATIC_ARRIVALS_STAGE,
     combine_scratch,
     combined_tensors,
     computed_rows,
@@ -25,6 +24,8 @@ from projector.layers.dispatch import (
     dispatch_scratch,
     dispatched_tensors,
     expert_rows,
+    has_static_arrivals,
+    has_static_rows,
     sent_rows,
     token_visits,
 )
@@ -46,8 +47,9 @@ from projector.operations import (
     Work,
 )
 
-ROUTER_KERNELS_FORWARD, ROUTER_KERNELS_BACKWARD = 25, 12
-"""Launches of softmax, top-k and auxiliary loss, unfused (counted on torch 2.x modules of Megatron-LM's form)."""
+ROUTER_KERNELS = {False: (25, 12), True: (15, 7)}
+"""Launches of softmax, top-k and auxiliary loss, forward and backward, by `router_fusion`. Counted on torch 2.x modules
+of Megatron-LM's form; fused, a prior in the proportion of 31 to 52 that DeepSeek-V3's router has."""
 PERMUTE_PASSES = {True: (4, 4), False: (12, 17)}
 """Passes over the dispatched bytes, forward and backward, of dispatch and combine together, by `permute_fusion`. Priors
 counted on torch 2.x modules of Megatron-LM's form."""
@@ -99,12 +101,11 @@ def _router(moe: MixtureOfExperts, shapes: Shapes) -> Operation:
         weights.append(
             Weight(name="router.expert_bias", shape=(moe.experts,), full_elements=moe.experts, trainable=False)
         )
+    ahead, back = ROUTER_KERNELS[shapes.software.router_fusion]
     probabilities = ElementWise(
-        name="router", bytes_read=12 * logits, bytes_written=ROUTER_BYTES * logits, kernels=ROUTER_KERNELS_FORWARD
+        name="router", bytes_read=12 * logits, bytes_written=ROUTER_BYTES * logits, kernels=ahead
     )
-    backward = ElementWise(
-        name="router_backward", bytes_read=12 * logits, bytes_written=8 * logits, kernels=ROUTER_KERNELS_BACKWARD
-    )
+    backward = ElementWise(name="router_backward", bytes_read=12 * logits, bytes_written=8 * logits, kernels=back)
     gemm = Gemm(m=shapes.local, n=moe.experts, k=shapes.hidden, output_bytes=4)
     return Operation(
         name="mlp.router",
@@ -189,12 +190,21 @@ def _permutation(moe: MixtureOfExperts, shapes: Shapes, *, backward: bool) -> El
     return ElementWise(name="permute", bytes_read=moved, bytes_written=moved, kernels=-(-kernels // 2))
 
 
-def _readbacks(software: Software) -> int:
-    """Times that the host waits before tokens travel: never where their number is known, or there is room for all."""
+def _readbacks(shapes: Shapes) -> int:
+    """Times that the host waits for numbers of tokens: never where they are known, or there is room for all.
+
+    With room for all arrivals alone, it waits for the number of rows that the permutation makes of them (AMD-AGI/
+    Primus-Turbo token_dispatcher.py `permute_max_token_num`).
+    """
+    software = shapes.software
     padded = software.expert_capacity_factor is not None and software.expert_capacity_padded
-    if padded or software.sync_free_stage >= STATIC_ARRIVALS_STAGE:
+    if padded or has_static_rows(software, shapes.expert):
         return 0
-    return READBACKS[software.expert_dispatch][software.permute_fusion]
+    return (
+        1
+        if has_static_arrivals(software, shapes.expert)
+        else READBACKS[software.expert_dispatch][software.permute_fusion]
+    )
 
 
 def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
@@ -207,7 +217,7 @@ def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
     copied = software.dialect is Dialect.PRIMUS_TURBO and software.expert_backend is not ExpertBackend.GROUPED_FUSED
     if copied and not software.permute_fusion and software.expert_dispatch is ExpertDispatch.ALL_TO_ALL:
         saves.append(SavedTensor(name="permuted_tokens", size_bytes=_dispatched_bytes(moe, shapes)))
-    sorting = replace(_permutation(moe, shapes, backward=False), readbacks=_readbacks(software))
+    sorting = replace(_permutation(moe, shapes, backward=False), readbacks=_readbacks(shapes))
     return Operation(
         name="mlp.dispatch",
         component="router",

@@ -1,6 +1,7 @@
 """Communication: measured curves come back as they went in, and placement decides the rest."""
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from projector.catalog import HardwareOverrides, device
 from projector.costs import Network
 from projector.costs.node_links import sent_share
-from projector.operations import CollectiveKind
+from projector.operations import CollectiveKind, TokenVisits
 from projector.parallelism import Placement
 
 KINDS = list(CollectiveKind)
@@ -115,6 +116,60 @@ def test_slower_hardware_of_a_file_slows_collectives(overrides: HardwareOverride
     part = device("MI300X")
     usual = Network(part, 8).seconds(CollectiveKind.ALL_REDUCE, 2**26, placement)
     assert Network(part, 8, overrides).seconds(CollectiveKind.ALL_REDUCE, 2**26, placement) > 1.1 * usual
+
+
+VISITS = TokenVisits(token_bytes=4096 * 7168 * 2, top_k=8)
+LIMITED = TokenVisits(token_bytes=VISITS.token_bytes, top_k=8, groups=8, chosen_groups=4)
+
+
+@pytest.mark.parametrize(
+    ("groups", "chosen", "top_k", "places"), [(8, 4, 8, 2), (8, 4, 8, 8), (8, 3, 6, 64), (4, 2, 8, 8)]
+)
+def test_places_that_tokens_visit_are_those_of_drawn_experts(groups: int, chosen: int, top_k: int, places: int) -> None:
+    """Experts of a token drawn one by one out of its groups, 20,000 times."""
+    draw, total, experts = Random(0), 0, max(groups, places) * 4
+    for _ in range(20_000):
+        within = draw.sample(range(groups), chosen)
+        found = {draw.choice(within) * experts // groups + draw.randrange(experts // groups) for _ in range(top_k)}
+        total += len({expert * places // experts for expert in found})
+    visits = TokenVisits(token_bytes=1, top_k=top_k, groups=groups, chosen_groups=chosen)
+    assert visits.places(places) == pytest.approx(total / 20_000, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "nodes", "visits", "gigabytes", "tolerance"),
+    [
+        ("H800", 4, LIMITED, 58, 0.25),
+        ("H800", 8, LIMITED, 51, 0.15),
+        ("B200", 2, VISITS, 90, 0.05),
+        ("MI300X", 4, VISITS, 57, 0.2),
+    ],
+    ids=str,
+)
+def test_dispatch_between_nodes_has_the_published_bandwidth(
+    gpu: str, nodes: int, visits: TokenVisits, gigabytes: float, tolerance: float
+) -> None:
+    """DeepEP docs/legacy.md and README.md, MORI README.md: a token counts once for each node, its own included."""
+    where = Placement(size=8 * nodes, ranks_per_node=8, nodes=nodes)
+    seconds = Network(device(gpu), 8).dispatch_seconds(visits, where)
+    assert seconds is not None
+    assert visits.token_bytes * visits.places(nodes) / seconds / 1e9 == pytest.approx(gigabytes, rel=tolerance)
+
+
+def test_a_token_crosses_to_a_node_once_however_many_of_its_ranks_it_visits() -> None:
+    network = Network(device("H100-SXM-80GB"), 8)
+    all_experts = TokenVisits(token_bytes=2**28, top_k=64)
+    two = Placement(size=16, ranks_per_node=8, nodes=2)
+    link = 46e9
+    assert network.dispatch_seconds(all_experts, two) == pytest.approx(max(2**28 / link, 2**28 * 16 / 220e9), rel=0.03)
+
+
+def test_routing_that_is_limited_to_groups_reaches_fewer_nodes() -> None:
+    network, eight = Network(device("H100-SXM-80GB"), 8), Placement(size=64, ranks_per_node=8, nodes=8)
+    free, limited = (network.dispatch_seconds(visits, eight) for visits in (VISITS, LIMITED))
+    assert free is not None
+    assert limited is not None
+    assert limited < 0.8 * free
 
 
 def test_an_all_reduce_across_nodes_passes_the_ring_twice() -> None:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projector.job import ExpertDispatch, Software
+from projector.costs.host import readbacks
+from projector.job import ExpertBackend, ExpertDispatch, Software, Target
+from projector.layers import shapes_of
+from projector.layers.moe import moe_operations
+from projector.parallelism import resolve
 from projector.performance.host import Clocks, composed, launched, readback
 from projector.performance.passes import HOST
 from tests.performance.jobs import a_job, part, project
@@ -78,12 +82,21 @@ def test_a_readback_takes_the_lead_of_the_host_away() -> None:
 MIXTURE = a_job(MANY_EXPERTS, sequence=4096, batch=64, expert=8, expert_tensor=1, software=Software())
 
 
+SYNC_FREE: dict[str, object] = {
+    "expert_dispatch": ExpertDispatch.DEEPEP,
+    "permute_fusion": True,
+    "router_fusion": True,
+    "expert_backend": ExpertBackend.GROUPED_FUSED,
+}
+"""What Primus-Turbo's stages 2 and 3 bring with them."""
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"host_factor": 0.8},
         {"expert_capacity_factor": 1.0},
-        {"expert_dispatch": ExpertDispatch.DEEPEP, "sync_free_stage": 2},
+        SYNC_FREE | {"sync_free_stage": 2},
     ],
     ids=str,
 )
@@ -91,6 +104,22 @@ def test_what_spares_the_host_shortens_a_step_that_it_bounds(change: dict[str, o
     """NUMA binding took one eight-layer model on MI355X from 13.9 to 9.4 s a step (AMD-AGI/Primus 9467e2f8)."""
     changed = replace(MIXTURE, software=replace(MIXTURE.software, **change))  # type: ignore[arg-type]
     assert project(changed, "MI355X").iteration_seconds < project(MIXTURE, "MI355X").iteration_seconds
+
+
+def test_each_sync_free_stage_waits_less_often() -> None:
+    """Two and three of Primus-Turbo's stages leave one wait and none; one fuses what launches most kernels."""
+    fused = {"permute_fusion": True, "router_fusion": True}
+    changes = [{}, fused, SYNC_FREE | {"sync_free_stage": 2}, SYNC_FREE | {"sync_free_stage": 3}]
+    waits, times = [], []
+    for change in changes:
+        job = replace(MIXTURE, software=replace(MIXTURE.software, **change))  # type: ignore[arg-type]
+        shapes = shapes_of(job, resolve(job, Target(device="MI355X", nodes=1, devices_per_node=8)))
+        works = [work for each in moe_operations(job.model.expert_blocks[0], shapes) for work in each.forward]
+        waits.append(sum(readbacks(work) for work in works))
+        times.append(project(job, "MI355X").iteration_seconds)
+    assert waits == [3, 1, 1, 0]
+    assert times == sorted(times, reverse=True)
+    assert len(set(times)) == len(times)
 
 
 def test_a_host_that_takes_no_time_leaves_the_device_no_gap() -> None:

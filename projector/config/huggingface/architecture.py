@@ -137,7 +137,7 @@ def _feed_forward(keys: Keys, family: Family, *, layers: int) -> list[FeedForwar
         # Jamba writes one expert, Qwen-MoE none, for a dense model.
         flags = [flag and experts > 1 for flag in flags]
         if any(flags):
-            values = _values(keys, MixtureOfExperts, family.fields["experts"])
+            values = _values(keys, MixtureOfExperts, family.fields["experts"]) | _router_groups(keys, experts)
             if values["top_k"] > experts:
                 message = f"{values['top_k']} experts a token of {experts}"
                 raise ConfigurationError(message, place=keys.place(family.fields["experts"]["top_k"]))
@@ -148,6 +148,15 @@ def _feed_forward(keys: Keys, family: Family, *, layers: int) -> list[FeedForwar
         values["ffn"] = values["ffn"] or 4 * keys.required(family.fields["model"]["hidden"])
         dense = DenseMLP(**values)
     return [sparse if flag else dense for flag in flags]
+
+
+def _router_groups(keys: Keys, experts: int) -> dict[str, int]:
+    """Groups of experts that a token chooses among first, where a limit is stated (DeepSeek-V2 and V3)."""
+    groups = keys.integer("n_group", 1, minimum=1, maximum=experts)
+    chosen = keys.integer("topk_group", 1, minimum=1, maximum=groups)
+    if experts % groups:
+        keys.wrong("n_group", f"a divisor of the {experts} experts")
+    return {"expert_groups": groups, "chosen_groups": chosen}
 
 
 def _values(

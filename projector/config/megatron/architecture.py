@@ -192,6 +192,7 @@ def _blocks(keys: Keys) -> tuple[DenseMLP, MixtureOfExperts | UnmodelledMLP | No
     experts = keys.integer("num_experts")
     if not experts:
         return dense, None
+    groups, chosen = _router_groups(keys, experts)
     sparse = MixtureOfExperts(
         experts=experts,
         top_k=keys.integer("moe_router_topk", 2, minimum=1, maximum=experts),
@@ -202,9 +203,22 @@ def _blocks(keys: Keys) -> tuple[DenseMLP, MixtureOfExperts | UnmodelledMLP | No
         bias=bias,
         router_bias=bias,
         router_balance_bias=keys.boolean("moe_router_enable_expert_bias"),
+        expert_groups=groups,
+        chosen_groups=chosen,
     )
     narrow = [keys.integer(key) for key in ("routed_expert_hidden_size", "moe_latent_size")]
     return dense, UnmodelledMLP(name="mixture of experts in a narrower latent space") if any(narrow) else sparse
+
+
+def _router_groups(keys: Keys, experts: int) -> tuple[int, int]:
+    """Groups of experts, and how many of them a token chooses first: both are needed for a limit."""
+    groups = keys.integer("moe_router_num_groups", minimum=1, maximum=experts)
+    chosen = keys.integer("moe_router_group_topk", minimum=1, maximum=groups or experts)
+    if groups is None or chosen is None:
+        return 1, 1
+    if experts % groups:
+        keys.wrong("moe_router_num_groups", f"a divisor of the {experts} experts")
+    return groups, chosen
 
 
 def _is_gated(keys: Keys) -> bool:

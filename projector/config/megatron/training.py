@@ -221,6 +221,7 @@ def software(keys: Keys, notes: Notes) -> Software:
         permute_fusion=permute_fusion,
         expert_capacity_factor=keys.number("moe_expert_capacity_factor"),
         expert_capacity_padded=_pads(keys),
+        router_fusion=_router_fusion(keys, turbo=turbo, stage=stage),
         sync_free_stage=stage,
         router_in_fp32=keys.text("moe_router_dtype") in _WIDE_ROUTERS,
         force_load_balancing=keys.boolean("moe_router_force_load_balancing"),
@@ -228,6 +229,12 @@ def software(keys: Keys, notes: Notes) -> Software:
         if padded_vocabulary(keys) is None and not keys.integer("extra_vocab_size", 0)
         else 1,
     )
+
+
+def _router_fusion(keys: Keys, *, turbo: bool, stage: int) -> bool:
+    """Transformer Engine's fused router, or Turbo's, which every sync-free stage brings (Primus `validate_args`)."""
+    fused, with_loss = keys.boolean("moe_router_fusion"), keys.boolean("moe_use_fused_router_with_aux_score")
+    return fused or (turbo and (with_loss or stage > 0))
 
 
 def _pads(keys: Keys) -> bool:

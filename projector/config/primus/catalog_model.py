@@ -129,6 +129,8 @@ def _feed_forward_values(model: ModelArchitecture) -> Mapping[str, Any]:
         "moe_shared_expert_gate": sparse.shared_gate,
         "moe_layer_freq": 1 if all(flags) else flags,
         "moe_router_enable_expert_bias": sparse.router_balance_bias,
+        "moe_router_num_groups": sparse.expert_groups if sparse.expert_groups > 1 else None,
+        "moe_router_group_topk": sparse.chosen_groups if sparse.expert_groups > 1 else None,
         "moe_grouped_gemm": True,
         "moe_token_dispatcher_type": "alltoall",
     }
