@@ -90,6 +90,11 @@ class Batch:
     pipeline_micro_batches: int | None = None
     """Micro batches between two drains of the pipeline where an iteration runs it several times, as gradient
     accumulation does in TorchTitan; None where all micro batches of an iteration pass in one run."""
+    masks_samples: bool = False
+    """Sequences are packed with samples, and attention stays inside each of them."""
+    packed_length: int | None = None
+    """Length of those samples as attention sees it: the sum of their squared lengths over the sum of their lengths.
+    The data decide it; None counts attention over whole sequences."""
 
 
 class Schedule(StrEnum):

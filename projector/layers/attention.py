@@ -319,6 +319,7 @@ def _kernel(core: Core, shapes: Shapes, *, backward: bool) -> AttentionKernel:
         value_dim=core.value_dim,
         window=core.window,
         chunk=core.chunk,
+        packed=shapes.packed,
         backward=backward,
         flash=shapes.software.flash_attention,
         backend=shapes.software.attention_backend,

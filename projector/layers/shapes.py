@@ -72,6 +72,8 @@ class Shapes:
     """How the classes of a model's modules are written; None where the framework has layers of its own."""
     adapters: LowRankAdapters | None
     """What is trained beside frozen weights; None where the weights are trained."""
+    packed: int | None
+    """Tokens inside which attention stays; None for whole sequences."""
     routing_factor: float
     """Rows that the busiest rank's experts receive over the balanced share."""
 
@@ -160,5 +162,6 @@ def shapes_of(job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0) 
         software=job.software,
         modules=job.modules,
         adapters=job.adapters,
+        packed=job.batch.packed_length if job.software.flash_attention else None,
         routing_factor=1.0 if job.software.force_load_balancing else routing_factor,
     )
