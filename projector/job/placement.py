@@ -73,6 +73,9 @@ class Parallelism:
     where each layer waits for its own, as Composer's FSDP does (llm-foundry)."""
     context_communication: str = "p2p"
     """How context parallelism exchanges keys and values: p2p, all_gather, a2a or a2a+p2p."""
+    context_exchange: int | None = None
+    """Neighbouring context-parallel ranks that exchange heads under a2a+p2p, while a ring passes on keys and values
+    between such groups; None makes the whole of it a ring."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -158,6 +158,10 @@ class Group(StrEnum):
 
     TENSOR = "tensor"
     CONTEXT = "context"
+    CONTEXT_INNER = "context_inner"
+    """Ranks of the context-parallel group that exchange heads, where a ring runs between such groups."""
+    CONTEXT_OUTER = "context_outer"
+    """Ranks that hold the same place in those groups, which the ring joins."""
     EXPERT = "expert"
     EXPERT_TENSOR = "expert_tensor"
     PIPELINE = "pipeline"
