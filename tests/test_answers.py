@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from projector.api import Question, project
-from projector.errors import RateUnknown
+from projector.errors import ConfigurationError, RateUnknown
 from projector.projection import TIME, Projection, Verdict
 from tests.config.builders import llama_text
 
@@ -69,3 +69,31 @@ def test_what_overstates_memory_leaves_open_whether_a_job_that_does_not_fit_does
     assert (verdict(device, compiled=False), verdict(device, compiled=True)) == wanted
     deciding = [note.what for note in answer(device, compiled=True, micro=4).unmodelled if note.decides]
     assert deciding == (["torch.compile (torch_compile.enable: True)"] if wanted[1] is Verdict.UNKNOWN else [])
+
+
+WHOLE = {"enable_packed_sequences": True}
+PACKED = {**WHOLE, "use_packed_attention": True}
+"""Primus's keys: attention crosses samples unless the second is on (examples/megatron, llama3_8B-BF16-sft-packed)."""
+
+
+def test_packed_samples_shorten_attention_where_their_length_is_stated_and_are_named_where_it_is_not() -> None:
+    text = llama_text(micro_batch_size=1, global_batch_size=8, seq_length=8192, **PACKED)
+    whole, short = (
+        project(Question(text=text, name="exp.yaml", device="MI300X", memory=False, packed_length=length))
+        for length in (None, 1024)
+    )
+    assert [note.where for note in whole.unmodelled] == ["packed_length"]
+    assert not short.unmodelled
+    assert whole.performance is not None
+    assert short.performance is not None
+    steps = [{step.name: step.seconds for step in each.waterfall} for each in (whole.performance, short.performance)]
+    assert steps[1]["attention"] < 0.2 * steps[0]["attention"]
+    assert steps[1]["matrix products"] == steps[0]["matrix products"]
+    plain = project(Question(text=llama_text(micro_batch_size=1, global_batch_size=8, seq_length=8192, **WHOLE)))
+    assert not plain.unmodelled
+
+
+def test_packed_samples_are_no_longer_than_the_sequence() -> None:
+    text = llama_text(micro_batch_size=1, global_batch_size=8, seq_length=8192)
+    with pytest.raises(ConfigurationError, match="packed_length: 9000; a number of tokens from 1 to the sequence"):
+        project(Question(text=text, name="exp.yaml", packed_length=9000))

@@ -172,7 +172,7 @@ def shape_of(work: Measurable) -> GemmShape | GroupedShape | AttentionShape | No
             rows = max(1, round(work.m / work.groups))
             return GroupedShape(work.groups, rows, work.n, work.k, work.weight_gradient, work.output_bytes)
         case AttentionKernel():
-            whole = work.query_length == work.key_length and work.window is None and work.chunk is None
+            whole = work.query_length == work.key_length and not (work.window or work.chunk or work.packed)
             if not (work.flash and work.causal and whole):
                 return None
             widths = (work.query_key_dim, work.value_dim)

@@ -98,6 +98,8 @@ class AttentionKernel:
     """Sliding window in keys."""
     chunk: int | None = None
     """Keys of one chunk, outside of which a query attends to nothing."""
+    packed: int | None = None
+    """Tokens of one of the samples that a sequence is packed with, outside of which a query attends to nothing."""
     backward: bool = False
     """The backward kernel: five products instead of two (FlashAttention-2, arXiv 2307.08691)."""
     flash: bool = True
@@ -109,12 +111,13 @@ class AttentionKernel:
     def attended_pairs(self) -> float:
         """Query-key pairs of one sequence and head that are computed.
 
-        Fewer queries than keys are one device's even share of a sequence that context parallelism divides.
+        Fewer queries than keys are one device's even share of a sequence that context parallelism divides. Chunks and
+        packed samples are sequences of their own: a query sees on average half of its own when the past alone counts.
         """
-        if self.window is not None and self.window < self.key_length:
+        keys = min(self.key_length, self.packed or self.key_length, self.chunk or self.key_length)
+        if self.window is not None and self.window < keys:
             start = self.window * (self.window - 1) / 2 if self.causal else 0
-            return self.query_length * (self.window - start / self.key_length)
-        keys = self.key_length if self.chunk is None else min(self.chunk, self.key_length)
+            return self.query_length * (self.window - start / keys)
         pairs = float(self.query_length) * keys
         return pairs / 2 if self.causal else pairs
 
@@ -156,6 +159,10 @@ class Group(StrEnum):
 
     TENSOR = "tensor"
     CONTEXT = "context"
+    CONTEXT_INNER = "context_inner"
+    """Ranks of the context-parallel group that exchange heads, where a ring runs between such groups."""
+    CONTEXT_OUTER = "context_outer"
+    """Ranks that hold the same place in those groups, which the ring joins."""
     EXPERT = "expert"
     EXPERT_TENSOR = "expert_tensor"
     PIPELINE = "pipeline"

@@ -106,6 +106,8 @@ class Layout:
     """Tensor-parallel degree inside experts."""
     context: int
     """Context-parallel degree."""
+    context_exchange: int
+    """Context-parallel ranks that exchange heads, where a ring runs between such groups; else 1."""
     data: int
     """Data-parallel degree: world / (tensor x pipeline x context)."""
     expert_data: int
@@ -168,6 +170,8 @@ class Layout:
         found = {
             Group.TENSOR: (self.tensor, 1),
             Group.CONTEXT: (self.context, self.tensor),
+            Group.CONTEXT_INNER: (self.context_exchange, self.tensor),
+            Group.CONTEXT_OUTER: (self.context // self.context_exchange, self.tensor * self.context_exchange),
             Group.DATA: (self.data * self.context, self.tensor),
             Group.EXPERT_TENSOR: (self.expert_tensor, 1),
             Group.EXPERT: (self.expert, self.expert_tensor),

@@ -204,6 +204,23 @@ def test_a_cast_reads_16_bits_and_writes_both_copies_with_their_scales(
     assert casts[0].bytes_written == pytest.approx(written * 4096 * 8192)
 
 
+def test_hierarchical_context_parallelism_exchanges_heads_inside_and_passes_keys_outside() -> None:
+    """Transformer Engine context_parallel.py, `a2a+p2p`: 64 heads over 4 neighbours, a ring of two such groups."""
+    layout = Parallelism(context=8, context_communication="a2a+p2p", context_exchange=4)
+    core = next(each for each in described(layout=layout) if each.name.endswith("core_attention"))
+    tokens = 4096 // 8
+    sent = {work.group: work.message_bytes for work in core.forward if isinstance(work, Collective)}
+    query, both = 64 * 128, 8 * (128 + 128)
+    assert sent == {
+        Group.CONTEXT_INNER: 2 * tokens * (2 * query + both),
+        Group.CONTEXT_OUTER: 2 * tokens * both,
+    }
+    kernel = next(work for work in core.forward if isinstance(work, AttentionKernel))
+    assert (kernel.heads, kernel.query_length) == (64 // 4, 4096 // 2)
+    whole = next(work for work in described()[3].forward if isinstance(work, AttentionKernel))
+    assert kernel.flops == pytest.approx(whole.flops / 8)
+
+
 def test_ring_attention_sends_every_other_rank_s_keys_and_values() -> None:
     """Transformer Engine context_parallel.py: a rank passes on the blocks of the others, its own it has."""
     sent = {
