@@ -81,6 +81,8 @@ class AttentionKernel:
     """Only the past is attended to, which halves the work when both lengths are equal."""
     window: int | None = None
     """Sliding window in keys."""
+    further_keys: float = 0.0
+    """Keys that a query sees beside those, on average over the queries: compressed ones."""
     chunk: int | None = None
     """Keys of one chunk, outside of which a query attends to nothing."""
     backward: bool = False
@@ -96,12 +98,13 @@ class AttentionKernel:
 
         Fewer queries than keys are one device's even share of a sequence that context parallelism divides.
         """
+        further = self.query_length * self.further_keys
         if self.window is not None and self.window < self.key_length:
             start = self.window * (self.window - 1) / 2 if self.causal else 0
-            return self.query_length * (self.window - start / self.key_length)
+            return self.query_length * (self.window - start / self.key_length) + further
         keys = self.key_length if self.chunk is None else min(self.chunk, self.key_length)
         pairs = float(self.query_length) * keys
-        return pairs / 2 if self.causal else pairs
+        return (pairs / 2 if self.causal else pairs) + further
 
     @property
     def flops(self) -> float:
