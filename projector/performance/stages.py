@@ -20,6 +20,7 @@ from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, O
 from projector.parallelism import Chunk, Layout
 from projector.performance.data_parallel import Communicator, sharded_layer
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
+from projector.performance.muon import NO_MATRICES, Matrices, joined, matrices_of
 from projector.performance.passes import HOST, NOTHING, RECOMPUTE, SCALES, PassTime, pass_time
 from projector.schedule import ChunkDurations
 
@@ -37,6 +38,8 @@ class BlockTime(NamedTuple):
     """Backward pass towards the weights."""
     held: Held = NO_PARAMETERS
     """Trained parameters on the device."""
+    matrices: Matrices = NO_MATRICES
+    """Of them, the matrices that Muon orthogonalises."""
     forward_flops: float = 0.0
     """Floating-point operations of matrix products and attention in the forward pass, causal ones counted once."""
     forward_clocks: Clocks = NO_STEPS
@@ -55,6 +58,7 @@ class BlockTime(NamedTuple):
             held=Held(
                 dense=sum(block.held.dense for block in blocks), expert=sum(block.held.expert for block in blocks)
             ),
+            matrices=joined(block.matrices for block in blocks if block.matrices),
             forward_flops=sum(block.forward_flops for block in blocks),
             forward_clocks=composed(block.forward_clocks for block in blocks),
             backward_clocks=composed(block.backward_clocks for block in reversed(blocks)),
@@ -198,6 +202,7 @@ class BlockTimes:
             backward_input=backward_input,
             backward_weight=backward_weight,
             held=held,
+            matrices=matrices_of(operations, self._job.optimizer),
             forward_flops=sum(
                 work.flops
                 for operation in operations

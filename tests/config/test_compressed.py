@@ -115,6 +115,11 @@ def test_undivided_heads_under_tensor_parallelism_are_named() -> None:
         assert [note.decides for note in loaded.unmodelled if "attention heads" in note.what] == decides
 
 
+@pytest.mark.parametrize(("values", "steps"), [({}, 10), ({"muon_num_ns_steps": 5}, 5)])
+def test_muon_iterates_ten_times_unless_it_is_told(values: dict[str, Any], steps: int) -> None:
+    assert job(optimizer="muon", **values).optimizer.muon_newton_schulz_steps == steps
+
+
 @pytest.mark.parametrize("name", ["deepseek-v4-flash", "deepseek-v4-pro"])
 def test_presets_build_the_layers_of_the_catalog_with_the_indexer_of_primus(name: str) -> None:
     """Primus projects an indexer's queries from a latent of its own, the released model from attention's."""
