@@ -8,7 +8,7 @@ All shapes are those of one device and one micro batch. Backward is stated apart
 pipeline schedules may separate the two.
 """
 
-from projector.operations.held import NO_PARAMETERS, Held, held_by
+from projector.operations.held import NO_PARAMETERS, Held, held_by, parameter_class
 from projector.operations.operation import LinearShape, Operation, SavedTensor, Split, Weight
 from projector.operations.work import (
     AttentionKernel,
@@ -47,4 +47,5 @@ __all__ = [
     "Weight",
     "Work",
     "held_by",
+    "parameter_class",
 ]

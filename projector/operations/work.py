@@ -96,6 +96,8 @@ class AttentionKernel:
     """Only the past is attended to, which halves the work when both lengths are equal."""
     window: int | None = None
     """Sliding window in keys."""
+    further_keys: float = 0.0
+    """Keys that a query sees beside those, on average over the queries: compressed ones."""
     chunk: int | None = None
     """Keys of one chunk, outside of which a query attends to nothing."""
     packed: int | None = None
@@ -114,12 +116,13 @@ class AttentionKernel:
         Fewer queries than keys are one device's even share of a sequence that context parallelism divides. Chunks and
         packed samples are sequences of their own: a query sees on average half of its own when the past alone counts.
         """
+        further = self.query_length * self.further_keys
         keys = min(self.key_length, self.packed or self.key_length, self.chunk or self.key_length)
         if self.window is not None and self.window < keys:
             start = self.window * (self.window - 1) / 2 if self.causal else 0
-            return self.query_length * (self.window - start / keys)
+            return self.query_length * (self.window - start / keys) + further
         pairs = float(self.query_length) * keys
-        return pairs / 2 if self.causal else pairs
+        return (pairs / 2 if self.causal else pairs) + further
 
     @property
     def flops(self) -> float:

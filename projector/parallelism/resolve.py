@@ -104,6 +104,8 @@ def _divisions(job: TrainingJob) -> Iterator[tuple[str, int, int, str]]:
     for layer in job.model.distinct_layers:
         if isinstance(layer.mixer, Attention | LatentAttention):
             yield "attention heads", layer.mixer.heads, tensor, tensor_name
+        if isinstance(layer.mixer, Attention) and layer.mixer.output_lora_rank is not None:
+            yield "groups of heads", layer.mixer.output_groups, tensor, tensor_name
         if isinstance(layer.feed_forward, DenseMLP):
             yield "MLP columns", layer.feed_forward.ffn, tensor, tensor_name
         if isinstance(layer.feed_forward, MixtureOfExperts):

@@ -9,6 +9,7 @@ from projector.job import Software
 from projector.layers import is_recomputed, repeated_work
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operations, held_by
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
+from projector.performance.muon import NO_MATRICES, Matrices, joined
 from projector.performance.passes import HOST, NOTHING, RECOMPUTE, PassTime, pass_time
 from projector.schedule import ChunkDurations
 
@@ -26,6 +27,8 @@ class BlockTime(NamedTuple):
     """Backward pass towards the weights."""
     held: Held = NO_PARAMETERS
     """Trained parameters on the device."""
+    matrices: Matrices = NO_MATRICES
+    """Of them, the matrices that Muon orthogonalises."""
     forward_flops: float = 0.0
     """Floating-point operations of matrix products and attention in the forward pass, causal ones counted once."""
     forward_clocks: Clocks = NO_STEPS
@@ -44,6 +47,7 @@ class BlockTime(NamedTuple):
             held=Held(
                 dense=sum(block.held.dense for block in blocks), expert=sum(block.held.expert for block in blocks)
             ),
+            matrices=joined((block.matrices, 1) for block in blocks),
             forward_flops=sum(block.forward_flops for block in blocks),
             forward_clocks=composed(block.forward_clocks for block in blocks),
             backward_clocks=composed(block.backward_clocks for block in reversed(blocks)),
@@ -59,6 +63,7 @@ class BlockTime(NamedTuple):
             backward_input=self.backward_input.scaled(count),
             backward_weight=self.backward_weight.scaled(count),
             held=Held(dense=self.held.dense * count, expert=self.held.expert * count),
+            matrices=joined([(self.matrices, count)]),
             forward_flops=self.forward_flops * count,
             forward_clocks=self.forward_clocks.repeated(count),
             backward_clocks=self.backward_clocks.repeated(count),

@@ -12,6 +12,7 @@ from projector.operations import NO_PARAMETERS, Operations, held_by
 from projector.parallelism import Chunk, Layout
 from projector.performance.blocks import Again, BlockTime, timed
 from projector.performance.data_parallel import Communicator, sharded_layer
+from projector.performance.muon import matrices_of
 from projector.performance.passes import SCALES, PassTime
 
 
@@ -106,6 +107,7 @@ class BlockTimes:
                 gathered, scattered = self._weight_traffic(operations, block.forward.seconds, block.backward.seconds)
                 forward, backward = block.forward.plus(gathered), block.backward_input.plus(scattered)
                 block = block._replace(forward=forward, backward_input=backward)
+            block = block._replace(matrices=matrices_of(operations, self._job.optimizer))
             # With what it was made of, so that no other operations get their identity meanwhile.
             self._blocks[key] = operations, block
         return self._blocks[key][1]

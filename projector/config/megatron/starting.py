@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from projector.config.keys import Keys
+from projector.config.megatron.former import LAYER_WISE_SINCE, stated_version
+from projector.config.megatron.layout import layer_wise
 from projector.errors import ConfigurationError
 from projector.job import PositionKind, Recompute, TrainingJob
 from projector.provenance import Source
@@ -108,9 +110,7 @@ _RULES = (
         key="overlap_param_gather",
         message="parameters are gathered beside the computation under the distributed optimizer alone",
         expected="use_distributed_optimizer true beside it, or false",
-        breaks=lambda keys, _: (
-            keys.boolean("overlap_param_gather") and not _distributed(keys) and keys.text("optimizer") != "dist_muon"
-        ),
+        breaks=lambda keys, _: keys.boolean("overlap_param_gather") and not _distributed(keys) and not layer_wise(keys),
         stock=True,
     ),
     Rule(
@@ -157,9 +157,14 @@ _RULES = (
     ),
     Rule(
         key="use_distributed_optimizer",
-        message="Muon does not divide its state over ranks",
+        message="Muon does not divide its state over ranks before megatron-core 0.18",
         expected="false, or optimizer dist_muon",
-        breaks=lambda keys, _: keys.text("optimizer") == "muon" and keys.boolean("use_distributed_optimizer"),
+        # megatron/training/arguments.py of 0.17.0; that of 0.18.0 takes its place by the layer-wise one
+        breaks=lambda keys, _: (
+            "muon" in keys.text("optimizer", "adam")
+            and keys.boolean("use_distributed_optimizer")
+            and (stated_version(keys.values) or LAYER_WISE_SINCE) < LAYER_WISE_SINCE
+        ),
         stock=True,
     ),
 )
