@@ -15,7 +15,9 @@ from projector.projection import (
     ParameterCounts,
     PerformanceProjection,
     Projection,
+    ScalingRow,
     ScheduleResult,
+    SmallestLayout,
     StageComponent,
     StageMemory,
     component_tree,
@@ -92,6 +94,22 @@ def _target(projection: Projection) -> Document:
             "micro_batches": projection.micro_batches,
             "sequence_length": projection.sequence_length,
         },
+        "smallest": None if projection.smallest is None else _smallest(projection.smallest),
+    }
+
+
+def _smallest(smallest: SmallestLayout) -> Document:
+    return {
+        "nodes": smallest.nodes,
+        "devices": smallest.devices,
+        "data": smallest.data,
+        "micro_batches": smallest.micro_batches,
+        "global_batch": smallest.global_batch,
+        "why": smallest.why,
+        "differences": [
+            {"what": each.what, "smallest": each.smallest, "target": each.target, "why": each.why}
+            for each in smallest.differences
+        ],
     }
 
 
@@ -181,6 +199,10 @@ def _performance(performance: PerformanceProjection) -> Document:
             }
             for each in performance.compared_schedules
         ],
+        "scaling": [
+            {"scaling": str(table.scaling), "rows": [_scaled(row) for row in table.rows]}
+            for table in performance.scaling
+        ],
         "warnings": list(performance.warnings),
         "layers": [
             {
@@ -191,6 +213,23 @@ def _performance(performance: PerformanceProjection) -> Document:
             }
             for each in performance.layer_times
         ],
+    }
+
+
+def _scaled(row: ScalingRow) -> Document:
+    time = row.time
+    return {
+        "nodes": row.nodes,
+        "devices": row.devices,
+        "refusal": row.refusal or None,
+        "data": None if time is None else time.data,
+        "micro_batches": None if time is None else time.micro_batches,
+        "global_batch": None if time is None else time.global_batch,
+        "iteration_time_ms": None if time is None else time.iteration_seconds * _MS,
+        "tokens_per_second": None if time is None else row.tokens_per_second,
+        "tokens_per_second_per_device": None if time is None else time.tokens_per_second_per_device,
+        "efficiency": None if time is None else time.efficiency,
+        "verdict": None if time is None or time.verdict is None else str(time.verdict),
     }
 
 

@@ -24,6 +24,13 @@ from projector.projection.performance import (
     WaterfallStep,
 )
 from projector.projection.pipeline import ChunkDurations, PipelinePhase
+from projector.projection.scaling import (
+    LayoutDifference,
+    ScaledTime,
+    ScalingRow,
+    ScalingTable,
+    SmallestLayout,
+)
 from projector.projection.whole import SCHEMA_VERSION, Projection, ResolvedLayout, Suggestion
 
 __all__ = [
@@ -37,6 +44,7 @@ __all__ = [
     "Confidence",
     "LayerActivations",
     "LayerTime",
+    "LayoutDifference",
     "MemoryComponent",
     "MemoryLevel",
     "MemoryProjection",
@@ -46,7 +54,11 @@ __all__ = [
     "Projection",
     "ResolvedLayout",
     "SavedActivations",
+    "ScaledTime",
+    "ScalingRow",
+    "ScalingTable",
     "ScheduleResult",
+    "SmallestLayout",
     "StageComponent",
     "StageMemory",
     "StageTime",

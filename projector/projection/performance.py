@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from projector.projection.pipeline import PipelinePhase
+from projector.projection.scaling import ScalingTable
 from projector.provenance import Assumption
 
 TIME = "the time of an iteration"
@@ -143,6 +144,8 @@ class PerformanceProjection:
     """By kind of layer."""
     measured: tuple[Assumption, ...] = ()
     """What a calibration decided: by kind of work, how many shapes it had."""
+    scaling: tuple[ScalingTable, ...] = ()
+    """The job on clusters of other sizes, where they were asked for."""
     warnings: tuple[str, ...] = ()
     """What a person should know before running the job so."""
 

@@ -11,6 +11,7 @@ from projector.projection import (
     Confidence,
     LayerActivations,
     LayerTime,
+    LayoutDifference,
     MemoryComponent,
     MemoryLevel,
     MemoryProjection,
@@ -20,7 +21,11 @@ from projector.projection import (
     Projection,
     ResolvedLayout,
     SavedActivations,
+    ScaledTime,
+    ScalingRow,
+    ScalingTable,
     ScheduleResult,
+    SmallestLayout,
     StageMemory,
     StageTime,
     Suggestion,
@@ -99,6 +104,18 @@ def a_schedule(*, stages: int = 1) -> ScheduleResult:
     )
 
 
+def a_scaled_time(micro_batches: int, *, efficiency: float, verdict: Verdict) -> ScaledTime:
+    return ScaledTime(
+        data=64 // micro_batches,
+        micro_batches=micro_batches,
+        global_batch=192,
+        iteration_seconds=8.0 * micro_batches,
+        tokens_per_second_per_device=3072.4,
+        efficiency=efficiency,
+        verdict=verdict,
+    )
+
+
 def a_performance(*, stages: int = 1) -> PerformanceProjection:
     return PerformanceProjection(
         iteration_seconds=8.0,
@@ -122,6 +139,16 @@ def a_performance(*, stages: int = 1) -> PerformanceProjection:
             ComparedSchedule(result=a_schedule(stages=stages), iteration_seconds=8.0, peak_allocated_bytes=120 * GIB),
         ),
         layer_times=(LayerTime(name="dense layer", count=80, forward_seconds=0.0125, backward_seconds=0.0375),),
+        scaling=(
+            ScalingTable(
+                scaling=Scaling.STRONG,
+                rows=(
+                    ScalingRow(nodes=1, devices=8, time=a_scaled_time(8, efficiency=1.0, verdict=Verdict.AT_RISK)),
+                    ScalingRow(nodes=8, devices=64, time=a_scaled_time(1, efficiency=0.96, verdict=Verdict.FITS)),
+                    ScalingRow(nodes=16, devices=128, refusal="192 does not divide over 3 x 128 = 384"),
+                ),
+            ),
+        ),
         warnings=("few micro batches for the stages",),
     )
 
@@ -162,6 +189,15 @@ def a_projection(*, stages: int = 1, verdict: Verdict = Verdict.FITS) -> Project
             data=64 // stages,
             sequence_parallel=True,
             shard="parameters",
+        ),
+        smallest=SmallestLayout(
+            nodes=1,
+            devices=8,
+            data=8,
+            micro_batches=8,
+            global_batch=192,
+            why="whole nodes of 8 GPUs",
+            differences=(LayoutDifference(what="nodes", smallest=1, target=8, why="the target"),),
         ),
         micro_batch=3,
         global_batch=192,
