@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 from projector.projection import (
     SCHEMA_VERSION,
+    ChunkPart,
+    ChunkTime,
     MemoryLevel,
     MemoryProjection,
     ParameterCounts,
@@ -182,13 +184,17 @@ def _performance(performance: PerformanceProjection) -> Document:
             {
                 "group": each.group,
                 "collective": each.collective,
+                "purpose": each.purpose,
                 "bytes": each.message_bytes,
                 "ms": each.seconds * _MS,
+                "hidden_ms": each.hidden_seconds * _MS,
                 "exposed_ms": each.exposed_seconds * _MS,
+                "repeated_ms": each.repeated_seconds * _MS,
             }
             for each in performance.communication
         ],
         "schedule": schedule_document(performance.schedule),
+        "chunks": [_chunk(chunk) for chunk in performance.chunks],
         "compared_schedules": [
             {
                 "name": each.name,
@@ -213,6 +219,24 @@ def _performance(performance: PerformanceProjection) -> Document:
             }
             for each in performance.layer_times
         ],
+    }
+
+
+def _chunk(chunk: ChunkTime) -> Document:
+    return {
+        "stage": chunk.stage,
+        "chunk": chunk.chunk,
+        "layers": list(chunk.layer_ids),
+        **_passes(chunk),
+        "parts": [{"name": part.name, "count": part.count, **_passes(part)} for part in chunk.parts],
+    }
+
+
+def _passes(timed: ChunkTime | ChunkPart) -> Document:
+    return {
+        "forward_ms": timed.forward_seconds * _MS,
+        "backward_input_ms": timed.backward_input_seconds * _MS,
+        "backward_weight_ms": timed.backward_weight_seconds * _MS,
     }
 
 

@@ -9,20 +9,20 @@ from projector.catalog import Device, HardwareOverrides, MeasuredRates
 from projector.costs import CostModel
 from projector.costs.figures import TERA, peak_rate
 from projector.errors import InputError
-from projector.job import Dialect, Schedule, Target, TrainingJob
-from projector.layers import recomputed_layers, shapes_of
+from projector.job import Dialect, Schedule, Sharding, Target, TrainingJob
+from projector.layers import shapes_of
 from projector.operations import CollectiveKind, Group
 from projector.parallelism import Layout, resolve
 from projector.parallelism.stages import V_SHAPED
+from projector.performance.chunks import chunk_times, layer_times, purpose, sent, transfers
 from projector.performance.clock import settled
 from projector.performance.measured import Measurements
-from projector.performance.passes import NOTHING, PassTime, Traffic
+from projector.performance.passes import NOTHING, PassTime, Traffic, exposed_part
 from projector.performance.stages import BlockTime, BlockTimes
 from projector.performance.tail import STEP, stage_tail
 from projector.projection import (
     CommunicationTotal,
     ComparedSchedule,
-    LayerTime,
     PerformanceProjection,
     PipelinePhase,
     ScheduleResult,
@@ -45,7 +45,7 @@ from projector.schedule import (
 
 BUBBLE = "pipeline bubble"
 """Waterfall part of waiting for other stages."""
-TRANSFERS = "exposed pipeline-parallel communication"
+TRANSFERS = exposed_part(Group.PIPELINE)
 """Waterfall part of sends between stages."""
 STRAGGLERS = "stragglers"
 """Waterfall part of waiting for the slowest of many nodes."""
@@ -59,6 +59,11 @@ _CLOCK_PASSES = 3
 """Projections until the clock and the step that it depends on agree to a per mille."""
 
 
+def exposed_share(schedule: Schedule) -> float:
+    """Share of a send that a schedule leaves exposed."""
+    return _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
+
+
 class _Pipeline(NamedTuple):
     """Everything about the pipeline phase that does not depend on the schedule's name."""
 
@@ -68,6 +73,8 @@ class _Pipeline(NamedTuple):
     """Seconds of a send between a rank and the next."""
     tail: PassTime
     """The slowest stage's end of the iteration."""
+    carried_bytes: int
+    """Message of a send."""
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
 
@@ -78,7 +85,7 @@ class _Pipeline(NamedTuple):
 
     def phase(self, schedule: Schedule, layout: Layout) -> PipelinePhase:
         """What a schedule needs: sends that interleaving hides are left out."""
-        exposure = _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
+        exposure = exposed_share(schedule)
         return PipelinePhase(
             chunks=tuple(tuple(chunk.durations for chunk in rank) for rank in self.chunks),
             micro_batches=layout.run_micro_batches,
@@ -121,7 +128,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         pipeline = _pipeline(job, layout, costs, blocks)
         phase = pipeline.phase(chosen, layout)
         time = phase_time(chosen, phase)
-        parts, traffic = _waterfall(pipeline, time, layout, device)
+        parts, traffic = _waterfall(pipeline, time, layout, device, chosen)
         settled_device = settled(device, parts)
     iteration = sum(parts.values())
     achieved = model_passes(job) * pipeline.forward_flops * layout.micro_batches / layout.pipeline / iteration / TERA
@@ -135,10 +142,11 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         mfu=achieved / peak,
         mfu_base_tflops=peak,
         waterfall=tuple(WaterfallStep(name=name, seconds=seconds) for name, seconds in parts.items()),
-        communication=_communication(traffic),
+        communication=_communication(traffic, layout.sharding),
         schedule=result,
         compared_schedules=tuple(compared),
-        layer_times=_layer_times(job, layout, blocks),
+        layer_times=layer_times(layout, blocks),
+        chunks=chunk_times(layout, blocks, pipeline.chunks),
         warnings=tuple(_warnings(result, layout)),
         measured=measured.notes(),
     )
@@ -177,28 +185,15 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
     tails = [stage_tail(job, layout, costs, rank) for rank in chunks]
     return _Pipeline(
         chunks=chunks,
-        transfers=_transfers(job, layout, costs),
+        transfers=transfers(job, layout, costs),
         tail=max(tails, key=lambda tail: tail.seconds),
+        carried_bytes=shapes_of(job, layout).carried_bytes,
         post_validates=job.software.optimizer_post_validation,
     )
 
 
-def _transfers(job: TrainingJob, layout: Layout, costs: CostModel) -> tuple[float, ...]:
-    """Seconds of sending the residual streams from each rank to the next, the last to the first."""
-    if layout.pipeline == 1:
-        return (0.0,)
-    message = shapes_of(job, layout).carried_bytes
-    step = layout.world // layout.pipeline
-    domains = [costs.network.domain_of(rank * step) for rank in range(layout.pipeline)]
-    crosses = [
-        domain != following or costs.network.domain_of(step) > 0
-        for domain, following in zip(domains, (*domains[1:], domains[0]), strict=True)
-    ]
-    return tuple(costs.network.pair_seconds(message, crosses_nodes=crossing) for crossing in crosses)
-
-
 def _waterfall(
-    pipeline: _Pipeline, time: PipelineTime, layout: Layout, device: Device
+    pipeline: _Pipeline, time: PipelineTime, layout: Layout, device: Device, schedule: Schedule
 ) -> tuple[dict[str, float], dict[tuple[Group, CollectiveKind], Traffic]]:
     """Parts of the iteration on the busiest stage, and its communication; the parts add up to the iteration."""
     rank = max(range(layout.pipeline), key=lambda index: time.busy[index] + time.sending[index])
@@ -213,6 +208,13 @@ def _waterfall(
     traffic = dict(passes.plus(pipeline.tail).traffic)
     if layout.pipeline > 1:
         parts[TRANSFERS] = time.sending[rank]
+        traffic[Group.PIPELINE, CollectiveKind.SEND_RECV] = sent(
+            layout,
+            rank,
+            carried_bytes=pipeline.carried_bytes,
+            exposed_seconds=time.sending[rank],
+            exposure=exposed_share(schedule),
+        )
         parts[BUBBLE] = time.seconds - time.busy[rank] - time.sending[rank]
     for name, seconds in pipeline.tail.parts.items():
         parts[name] = parts.get(name, 0.0) + seconds
@@ -224,14 +226,18 @@ def _waterfall(
     return parts, traffic
 
 
-def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> tuple[CommunicationTotal, ...]:
+def _communication(
+    traffic: Mapping[tuple[Group, CollectiveKind], Traffic], sharding: Sharding
+) -> tuple[CommunicationTotal, ...]:
     return tuple(
         CommunicationTotal(
             group=group.value,
             collective=kind.value,
+            purpose=purpose(group, kind, sharding),
             message_bytes=round(calls.message_bytes),
             seconds=calls.seconds,
             exposed_seconds=calls.exposed_seconds,
+            repeated_seconds=calls.repeated_seconds,
         )
         for (group, kind), calls in sorted(traffic.items())
     )
@@ -271,31 +277,8 @@ def _compared(
         found.append(
             ComparedSchedule(
                 result=scheduled(schedule, phase, time),
-                iteration_seconds=sum(_waterfall(pipeline, time, placed, costs.device)[0].values()),
+                iteration_seconds=sum(_waterfall(pipeline, time, placed, costs.device, schedule)[0].values()),
                 peak_allocated_bytes=peak_allocated_bytes(schedule) if peak_allocated_bytes else 0,
             )
         )
     return sorted(found, key=lambda one: one.iteration_seconds)
-
-
-def _layer_times(job: TrainingJob, layout: Layout, blocks: BlockTimes) -> tuple[LayerTime, ...]:
-    """By kind of layer; the average where some layers of a kind are recomputed and others are not."""
-    kinds: dict[str, list[BlockTime]] = {}
-    for stage in layout.stages:
-        for chunk in stage.chunks:
-            again = recomputed_layers(job.recompute, chunk.layer_ids)
-            ends = [blocks.embedding()] if chunk.embedding else []
-            ends += [blocks.output()] if chunk.output else []
-            ends += [blocks.multi_token_prediction()] * chunk.mtp_layers if chunk.mtp_layers else []
-            layers = [blocks.layer(job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
-            for block in (*ends, *layers):
-                kinds.setdefault(block.name, []).append(block)
-    return tuple(
-        LayerTime(
-            name=name,
-            count=len(held),
-            forward_seconds=sum(block.forward.seconds for block in held) / len(held),
-            backward_seconds=sum(block.backward.seconds for block in held) / len(held),
-        )
-        for name, held in kinds.items()
-    )

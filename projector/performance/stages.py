@@ -20,7 +20,7 @@ from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, O
 from projector.parallelism import Chunk, Layout
 from projector.performance.data_parallel import Communicator, sharded_layer
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
-from projector.performance.passes import HOST, NOTHING, RECOMPUTE, SCALES, PassTime, pass_time
+from projector.performance.passes import HOST, NOTHING, SCALES, PassTime, pass_time
 from projector.schedule import ChunkDurations
 
 
@@ -29,6 +29,8 @@ class BlockTime(NamedTuple):
 
     name: str
     """Kind of layer, for the report."""
+    counts: bool = True
+    """It is a layer or an end of the model, and no exchange behind a pass."""
     forward: PassTime = NOTHING
     """Forward pass."""
     backward_input: PassTime = NOTHING
@@ -104,6 +106,13 @@ class BlockTimes:
 
     def chunk(self, chunk: Chunk) -> BlockTime:
         """Time of a model chunk: its layers and ends, and the host that feeds them."""
+        # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
+        # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
+        keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
+        return BlockTime(name="chunk").plus(self.parts(chunk)).host_bound(keeps_lead=keeps_lead)
+
+    def parts(self, chunk: Chunk) -> list[BlockTime]:
+        """Layers and ends of a model chunk, and the exchange behind its passes, without the host."""
         again = recomputed_layers(self._job.recompute, chunk.layer_ids)
         blocks = [self.layer(self._job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
         if chunk.embedding:
@@ -112,10 +121,7 @@ class BlockTimes:
             blocks += [self.multi_token_prediction()] * chunk.mtp_layers
         if chunk.output:
             blocks.append(self.output())
-        # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
-        # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
-        keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
-        return BlockTime(name="chunk").plus([*blocks, *self._scaling(chunk)]).host_bound(keeps_lead=keeps_lead)
+        return [*blocks, *self._scaling(chunk)]
 
     def _scaling(self, chunk: Chunk) -> list[BlockTime]:
         """Exchange of the largest values that delayed scaling needs, once behind each pass of a chunk.
@@ -127,7 +133,7 @@ class BlockTimes:
             return []
         seconds = self._costs.network.reduced_numbers_seconds(self._layout.world // self._layout.pipeline)
         exchange = PassTime(parts={SCALES: seconds})
-        return [BlockTime(name="scales", forward=exchange, backward_input=exchange)]
+        return [BlockTime(name=SCALES, counts=False, forward=exchange, backward_input=exchange)]
 
     def layer(self, layer: DecoderLayer, *, recomputed: bool) -> BlockTime:
         """Time of a decoder layer, all of it recomputed or what selective recomputation says."""
@@ -171,10 +177,10 @@ class BlockTimes:
         forwards = [pass_time(operation.forward, costs, software) for operation in operations]
         if by_operation:
             repeated = repeated_work(operations, products=self._job.recompute.keeps_products)
-            again = [pass_time(works, costs, software).renamed(RECOMPUTE) for works in repeated]
+            again = [pass_time(works, costs, software).repeated() for works in repeated]
         else:
             again = [
-                forward.renamed(RECOMPUTE)
+                forward.repeated()
                 for operation, forward in zip(operations, forwards, strict=True)
                 if recomputed or is_recomputed(operation, self._modules)
             ]

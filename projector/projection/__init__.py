@@ -15,6 +15,8 @@ from projector.projection.memory import (
 from projector.projection.parameters import ComponentParameters, ParameterCounts, StageComponent, component_tree
 from projector.projection.performance import (
     TIME,
+    ChunkPart,
+    ChunkTime,
     CommunicationTotal,
     ComparedSchedule,
     LayerTime,
@@ -38,6 +40,8 @@ __all__ = [
     "SCHEMA_VERSION",
     "TIME",
     "ChunkDurations",
+    "ChunkPart",
+    "ChunkTime",
     "CommunicationTotal",
     "ComparedSchedule",
     "ComponentParameters",

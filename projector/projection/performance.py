@@ -34,6 +34,15 @@ class CommunicationTotal:
     """Time if nothing overlapped."""
     exposed_seconds: float
     """Time that lengthens the iteration."""
+    repeated_seconds: float = 0.0
+    """What of that belongs to recomputation in backward."""
+    purpose: str = ""
+    """What the calls are for, such as `gradients`."""
+
+    @property
+    def hidden_seconds(self) -> float:
+        """Time that work beside it hides."""
+        return max(0.0, self.seconds - self.exposed_seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +128,56 @@ class LayerTime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkPart:
+    """One micro batch through all layers of a kind in a model chunk, or through one of its ends."""
+
+    name: str
+    """Such as `embedding`, `dense layer`, `multi-token prediction`, `output and loss`, `host-bound launches`."""
+    count: int
+    """How many of them."""
+    forward_seconds: float
+    """Forward pass."""
+    backward_input_seconds: float
+    """Backward pass towards the input, recomputation included."""
+    backward_weight_seconds: float
+    """Backward pass towards the weights."""
+
+    @property
+    def seconds(self) -> float:
+        """All passes."""
+        return self.forward_seconds + self.backward_input_seconds + self.backward_weight_seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkTime:
+    """One micro batch through a model chunk."""
+
+    stage: int
+    """Pipeline rank."""
+    chunk: int
+    """Number of the model chunk on its rank, from 0."""
+    layer_ids: tuple[int, ...]
+    """Its decoder layers."""
+    parts: tuple[ChunkPart, ...]
+    """What its passes are made of; they add up to them."""
+
+    @property
+    def forward_seconds(self) -> float:
+        """Forward pass."""
+        return sum(part.forward_seconds for part in self.parts)
+
+    @property
+    def backward_input_seconds(self) -> float:
+        """Backward pass towards the input, recomputation included."""
+        return sum(part.backward_input_seconds for part in self.parts)
+
+    @property
+    def backward_weight_seconds(self) -> float:
+        """Backward pass towards the weights."""
+        return sum(part.backward_weight_seconds for part in self.parts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PerformanceProjection:
     """The time half of the answer."""
 
@@ -142,6 +201,8 @@ class PerformanceProjection:
     """Filled when schedules were compared."""
     layer_times: tuple[LayerTime, ...] = ()
     """By kind of layer."""
+    chunks: tuple[ChunkTime, ...] = ()
+    """By pipeline stage and model chunk."""
     measured: tuple[Assumption, ...] = ()
     """What a calibration decided: by kind of work, how many shapes it had."""
     scaling: tuple[ScalingTable, ...] = ()

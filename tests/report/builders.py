@@ -5,6 +5,8 @@ from dataclasses import replace
 from projector.job import Scaling, Target
 from projector.projection import (
     ChunkDurations,
+    ChunkPart,
+    ChunkTime,
     CommunicationTotal,
     ComparedSchedule,
     ComponentParameters,
@@ -104,6 +106,22 @@ def a_schedule(*, stages: int = 1) -> ScheduleResult:
     )
 
 
+def a_chunk(rank: int, stages: int) -> ChunkTime:
+    """20 layers of 0.5 s forward and 1.25 s backward in all, with the token table on the first stage."""
+    layers = ChunkPart(
+        name="dense layer", count=20, forward_seconds=0.5, backward_input_seconds=0.75, backward_weight_seconds=0.5
+    )
+    table = ChunkPart(
+        name="embedding", count=1, forward_seconds=0.1, backward_input_seconds=0.0, backward_weight_seconds=0.2
+    )
+    return ChunkTime(
+        stage=rank,
+        chunk=0,
+        layer_ids=tuple(range(rank * 20, rank * 20 + 20)),
+        parts=(layers, table) if rank == 0 and stages > 1 else (layers,),
+    )
+
+
 def a_scaled_time(micro_batches: int, *, efficiency: float, verdict: Verdict) -> ScaledTime:
     return ScaledTime(
         data=64 // micro_batches,
@@ -131,13 +149,19 @@ def a_performance(*, stages: int = 1) -> PerformanceProjection:
         ),
         communication=(
             CommunicationTotal(
-                group="data", collective="reduce-scatter", message_bytes=3 << 30, seconds=1.5, exposed_seconds=0.75
+                group="data",
+                collective="reduce-scatter",
+                purpose="gradients",
+                message_bytes=3 << 30,
+                seconds=1.5,
+                exposed_seconds=0.75,
             ),
         ),
         schedule=a_schedule(stages=stages),
         compared_schedules=(
             ComparedSchedule(result=a_schedule(stages=stages), iteration_seconds=8.0, peak_allocated_bytes=120 * GIB),
         ),
+        chunks=tuple(a_chunk(rank, stages) for rank in range(stages)),
         layer_times=(LayerTime(name="dense layer", count=80, forward_seconds=0.0125, backward_seconds=0.0375),),
         scaling=(
             ScalingTable(
