@@ -76,7 +76,7 @@ def answer(question: Question) -> Projection:
     measured = measured_outside(job, layout, calibration) if question.memory else ()
     speed = Timed()
     if question.performance:
-        ticks = clock(question, device, calibration)
+        ticks = clock(question, loaded, device, calibration)
         speed = timed(ticks, job, target, layout)
         if question.scaling_nodes:
             elsewhere = partial(_elsewhere, question, loaded, ticks, unmodelled, calibration)

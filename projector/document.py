@@ -172,14 +172,29 @@ def _stage(stage: StageMemory, tree: Sequence[StageComponent]) -> Document:
 
 
 def _performance(performance: PerformanceProjection) -> Document:
+    rate = performance.tokens_per_second_per_device
     return {
         "iteration_time_ms": performance.iteration_seconds * _MS,
-        "tokens_per_second_per_device": performance.tokens_per_second_per_device,
+        "iteration_time_ms_lower": performance.iteration_seconds_lower * _MS,
+        "iteration_time_ms_upper": performance.iteration_seconds_upper * _MS,
+        "tokens_per_second_per_device": rate,
+        "tokens_per_second_per_device_lower": performance.at_least(rate),
+        "tokens_per_second_per_device_upper": performance.at_most(rate),
+        "confidence": str(performance.confidence),
+        "confidence_reasons": list(performance.confidence_reasons),
         "tflops_per_device": performance.tflops_per_device,
         "mfu": performance.mfu,
         "mfu_base_tflops": performance.mfu_base_tflops,
         "bubble_ratio": performance.bubble_ratio,
         "waterfall": [{"name": step.name, "ms": step.seconds * _MS} for step in performance.waterfall],
+        "uncertainties": [
+            {
+                "name": each.name,
+                "below_ms": each.below_seconds * _MS,
+                "above_ms": each.above_seconds * _MS,
+            }
+            for each in performance.uncertainties
+        ],
         "communication": [
             {
                 "group": each.group,
@@ -250,6 +265,8 @@ def _scaled(row: ScalingRow) -> Document:
         "micro_batches": None if time is None else time.micro_batches,
         "global_batch": None if time is None else time.global_batch,
         "iteration_time_ms": None if time is None else time.iteration_seconds * _MS,
+        "iteration_time_ms_lower": None if time is None else time.iteration_seconds_lower * _MS,
+        "iteration_time_ms_upper": None if time is None else time.iteration_seconds_upper * _MS,
         "tokens_per_second": None if time is None else row.tokens_per_second,
         "tokens_per_second_per_device": None if time is None else time.tokens_per_second_per_device,
         "efficiency": None if time is None else time.efficiency,

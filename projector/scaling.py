@@ -116,6 +116,8 @@ def _rows(listed: Iterable[int], target: Target, answer: Callable[[Target], Answ
             micro_batches=layout.micro_batches,
             global_batch=layout.global_batch,
             iteration_seconds=performance.iteration_seconds,
+            iteration_seconds_lower=performance.iteration_seconds_lower,
+            iteration_seconds_upper=performance.iteration_seconds_upper,
             tokens_per_second_per_device=rate,
             efficiency=rate / first,
             verdict=verdict,

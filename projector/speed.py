@@ -1,14 +1,14 @@
 """The time half of an answer: what decides it beside the job, and what is said where nobody can tell it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from projector.api import Question
 from projector.catalog import Calibration, Device, HardwareOverrides, MeasuredRates
-from projector.config import Assumption, Unmodelled, read_hardware_file
+from projector.config import Assumption, LoadedConfiguration, Source, Unmodelled, read_hardware_file
 from projector.errors import ConfigurationError, RateUnknown
-from projector.job import Schedule, Target, TrainingJob
+from projector.job import Dialect, Schedule, Target, TrainingJob
 from projector.memory import project_memory
 from projector.parallelism import Layout
 from projector.projection import TIME, MemoryLevel, PerformanceProjection, ScalingTable
@@ -27,16 +27,22 @@ class Clock(NamedTuple):
     """Links that a file states."""
     rates: MeasuredRates | None
     """What was measured on the machine."""
+    left_open: tuple[str, ...]
+    """What decides the time and nobody stated (`projector.performance.Unstated`)."""
 
     def project(self, job: TrainingJob, target: Target, layout: Layout, *, compares: bool) -> PerformanceProjection:
         """The time of a laid-out job, beside that under other schedules where it `compares` as the question says.
 
         Raises `RateUnknown` where nobody can tell it.
         """
-        from projector.performance import project_performance  # noqa: PLC0415 - memory alone does not need it
+        from projector.performance import (  # noqa: PLC0415 - memory alone does not need it
+            Unstated,
+            project_performance,
+            with_unstated,
+        )
 
         schedule = self.question.schedule
-        return project_performance(
+        projection = project_performance(
             job,
             target,
             layout,
@@ -47,6 +53,7 @@ class Clock(NamedTuple):
             peak_allocated_bytes=_peak(job, layout, self.device),
             rates=self.rates,
         )
+        return with_unstated(projection, map(Unstated, self.left_open))
 
 
 class Timed(NamedTuple):
@@ -64,7 +71,7 @@ class Timed(NamedTuple):
         return self if self.projection is None else self._replace(projection=replace(self.projection, scaling=tables))
 
 
-def clock(question: Question, device: Device, calibration: Calibration | None) -> Clock:
+def clock(question: Question, loaded: LoadedConfiguration, device: Device, calibration: Calibration | None) -> Clock:
     """What projects time as the question asks for it; raises `ConfigurationError` where it contradicts itself."""
     rates = None if calibration is None or calibration.rates == MeasuredRates() else calibration.rates
     if rates is not None and question.clock_mhz is not None:
@@ -76,7 +83,31 @@ def clock(question: Question, device: Device, calibration: Calibration | None) -
 
         clocked = at_clock(device, question.clock_mhz * 1e6)
     overrides = None if question.hardware is None else read_hardware_file(question.hardware)
-    return Clock(question=question, unclocked=device, device=clocked, overrides=overrides, rates=rates)
+    return Clock(
+        question=question,
+        unclocked=device,
+        device=clocked,
+        overrides=overrides,
+        rates=rates,
+        left_open=tuple(_left_open(question, loaded, device)),
+    )
+
+
+def _left_open(question: Question, loaded: LoadedConfiguration, device: Device) -> Iterator[str]:
+    """What decides the time and nobody stated, by the values of `Unstated`.
+
+    Frameworks' defaults count as stated: they are what runs.
+    """
+    from projector.performance import Unstated  # noqa: PLC0415 - memory alone does not need it
+
+    software = loaded.job.software
+    own = device.vendor == "AMD" and software.dialect is not Dialect.PRIMUS_TURBO
+    if own and software.attention_backend is None:
+        yield Unstated.ATTENTION
+    host = loaded.values.get("software.host_factor")
+    stated = question.host_factor is not None or (host is not None and host.source is not Source.DEFAULT)
+    if loaded.job.model.expert_blocks and not stated:
+        yield Unstated.HOST
 
 
 def timed(clock_: Clock, job: TrainingJob, target: Target, layout: Layout) -> Timed:

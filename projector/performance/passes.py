@@ -32,6 +32,8 @@ NVIDIA/dgxc-benchmarking's runs with user buffers)."""
 
 RECOMPUTE = "recomputation"
 """Waterfall part of work that backward does again."""
+BUBBLE = "pipeline bubble"
+"""Waterfall part of waiting for other stages."""
 HOST = "host-bound launches"
 """Waterfall part of time in which the device waits for the host."""
 

@@ -16,8 +16,10 @@ from projector.parallelism import Layout, resolve
 from projector.parallelism.stages import V_SHAPED
 from projector.performance.chunks import chunk_times, layer_times, purpose, sent, transfers
 from projector.performance.clock import settled
+from projector.performance.interval import with_evidence
 from projector.performance.measured import Measurements
-from projector.performance.passes import NOTHING, PassTime, Traffic, exposed_part
+from projector.performance.modes import modes_of
+from projector.performance.passes import BUBBLE, NOTHING, PassTime, Traffic, exposed_part
 from projector.performance.stages import BlockTime, BlockTimes
 from projector.performance.tail import STEP, stage_tail
 from projector.projection import (
@@ -43,8 +45,6 @@ from projector.schedule import (
     too_few_micro_batches,
 )
 
-BUBBLE = "pipeline bubble"
-"""Waterfall part of waiting for other stages."""
 TRANSFERS = exposed_part(Group.PIPELINE)
 """Waterfall part of sends between stages."""
 STRAGGLERS = "stragglers"
@@ -135,7 +135,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
     peak = peak_rate(device, job.precision.low_precision) / TERA
     result = scheduled(chosen, phase, time)
     compared = _compared(job, target, layout, costs, peak_allocated_bytes) if schedule == "all" else []
-    return PerformanceProjection(
+    projection = PerformanceProjection(
         iteration_seconds=iteration,
         tokens_per_second_per_device=layout.global_batch * job.batch.sequence_length / iteration / target.devices,
         tflops_per_device=achieved,
@@ -150,6 +150,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         warnings=tuple(_warnings(result, layout)),
         measured=measured.notes(),
     )
+    return with_evidence(projection, modes_of(job, device))
 
 
 def _warnings(result: ScheduleResult, layout: Layout) -> Iterator[str]:

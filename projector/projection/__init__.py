@@ -23,6 +23,7 @@ from projector.projection.performance import (
     PerformanceProjection,
     ScheduleResult,
     StageTime,
+    TimeUncertainty,
     WaterfallStep,
 )
 from projector.projection.pipeline import ChunkDurations, PipelinePhase
@@ -67,6 +68,7 @@ __all__ = [
     "StageMemory",
     "StageTime",
     "Suggestion",
+    "TimeUncertainty",
     "Uncertainty",
     "Verdict",
     "WaterfallStep",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from projector.projection.memory import Confidence
 from projector.projection.pipeline import PipelinePhase
 from projector.projection.scaling import ScalingTable
 from projector.provenance import Assumption
@@ -178,6 +179,18 @@ class ChunkTime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TimeUncertainty:
+    """One reason why an iteration may take less or more."""
+
+    name: str
+    """What is not known exactly."""
+    below_seconds: float
+    """How much less it may be."""
+    above_seconds: float
+    """How much more it may be."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PerformanceProjection:
     """The time half of the answer."""
 
@@ -207,6 +220,14 @@ class PerformanceProjection:
     """What a calibration decided: by kind of work, how many shapes it had."""
     scaling: tuple[ScalingTable, ...] = ()
     """The job on clusters of other sizes, where they were asked for."""
+    uncertainties: tuple[TimeUncertainty, ...] = ()
+    """What the interval is made of; they add up to its ends."""
+    modes: tuple[str, ...] = ()
+    """Modes of the job that decide which measured runs speak for it."""
+    confidence: Confidence = Confidence.LOW
+    """How far the figures can be trusted."""
+    confidence_reasons: tuple[str, ...] = ()
+    """Why."""
     warnings: tuple[str, ...] = ()
     """What a person should know before running the job so."""
 
@@ -214,3 +235,26 @@ class PerformanceProjection:
     def bubble_ratio(self) -> float:
         """Share of the pipeline phase spent waiting, on average over stages, 0-1."""
         return self.schedule.bubble_ratio
+
+    @property
+    def iteration_seconds_lower(self) -> float:
+        """Lower end of the interval; an iteration takes at least what nothing of the uncertain can spare."""
+        return max(0.0, self.iteration_seconds - sum(each.below_seconds for each in self.uncertainties))
+
+    @property
+    def iteration_seconds_upper(self) -> float:
+        """Upper end of the interval."""
+        return self.iteration_seconds + sum(each.above_seconds for each in self.uncertainties)
+
+    @property
+    def half_width_percent(self) -> float:
+        """Half the width of the interval of iteration time, as a share of what is expected."""
+        return 50 * (self.iteration_seconds_upper - self.iteration_seconds_lower) / self.iteration_seconds
+
+    def at_most(self, rate: float) -> float:
+        """Upper end of a rate that is `rate` at the expected iteration time."""
+        return rate * self.iteration_seconds / self.iteration_seconds_lower
+
+    def at_least(self, rate: float) -> float:
+        """Lower end of such a rate."""
+        return rate * self.iteration_seconds / self.iteration_seconds_upper

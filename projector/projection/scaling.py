@@ -52,6 +52,10 @@ class ScaledTime:
     """Sequences per iteration."""
     iteration_seconds: float
     """One optimizer step."""
+    iteration_seconds_lower: float
+    """Lower end of its interval."""
+    iteration_seconds_upper: float
+    """Upper end of its interval."""
     tokens_per_second_per_device: float
     """Throughput of one GPU."""
     efficiency: float

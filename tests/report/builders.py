@@ -31,6 +31,7 @@ from projector.projection import (
     StageMemory,
     StageTime,
     Suggestion,
+    TimeUncertainty,
     Uncertainty,
     Verdict,
     WaterfallStep,
@@ -128,6 +129,8 @@ def a_scaled_time(micro_batches: int, *, efficiency: float, verdict: Verdict) ->
         micro_batches=micro_batches,
         global_batch=192,
         iteration_seconds=8.0 * micro_batches,
+        iteration_seconds_lower=7.0 * micro_batches,
+        iteration_seconds_upper=10.0 * micro_batches,
         tokens_per_second_per_device=3072.4,
         efficiency=efficiency,
         verdict=verdict,
@@ -173,6 +176,13 @@ def a_performance(*, stages: int = 1) -> PerformanceProjection:
                 ),
             ),
         ),
+        uncertainties=(
+            TimeUncertainty(name="how far measured runs lie", below_seconds=0.5, above_seconds=1.5),
+            TimeUncertainty(name="attention kernels, unstated", below_seconds=0.0, above_seconds=0.5),
+        ),
+        modes=("dense layers on MI300X",),
+        confidence=Confidence.MEDIUM,
+        confidence_reasons=("attention kernels not stated",),
         warnings=("few micro batches for the stages",),
     )
 

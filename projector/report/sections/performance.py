@@ -16,6 +16,7 @@ def section(performance: PerformanceProjection) -> str:
     """Waterfall, kinds of layers, communication, stages and compared schedules."""
     parts = [heading("Time per iteration, ms"), _waterfall(performance)]
     for title, table in (
+        ("interval of an iteration, ms", _interval(performance)),
         ("one micro batch, ms", _layers(performance)),
         ("one micro batch through a model chunk, ms: forward, backward to input and weight", _chunks(performance)),
         ("communication per iteration", _communication(performance)),
@@ -40,6 +41,17 @@ def _waterfall(performance: PerformanceProjection) -> str:
         start = end
     rows.append(("= iteration", f"{total * 1e3:,.1f}", percent(1.0), " " * _BAR))
     return columns(rows)
+
+
+def _interval(performance: PerformanceProjection) -> str:
+    """What the interval of an iteration is made of."""
+    below = [each.below_seconds * 1e3 for each in performance.uncertainties]
+    above = [each.above_seconds * 1e3 for each in performance.uncertainties]
+    figures = zip(performance.uncertainties, adding_up(below, digits=1), adding_up(above, digits=1), strict=True)
+    rows = [("  because of", "less", "more")]
+    rows += [(f"  {each.name}", f"{less:,.1f}", f"{more:,.1f}") for each, less, more in figures]
+    rows.append(("= in all", f"{sum(below):,.1f}", f"{sum(above):,.1f}"))
+    return columns(rows) if performance.uncertainties else ""
 
 
 def _layers(performance: PerformanceProjection) -> str:
