@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from projector.api import Question
 from projector.catalog import Calibration, Device, HardwareOverrides, MeasuredRates
-from projector.config import Assumption, LoadedConfiguration, Source, Unmodelled, read_hardware_file
+from projector.config import Assumption, LoadedConfiguration, Unmodelled, read_hardware_file
 from projector.errors import ConfigurationError, RateUnknown
 from projector.job import Dialect, Schedule, Target, TrainingJob
 from projector.memory import project_memory
@@ -104,9 +104,9 @@ def _left_open(question: Question, loaded: LoadedConfiguration, device: Device) 
     own = device.vendor == "AMD" and software.dialect is not Dialect.PRIMUS_TURBO
     if own and software.attention_backend is None:
         yield Unstated.ATTENTION
-    host = loaded.values.get("software.host_factor")
-    stated = question.host_factor is not None or (host is not None and host.source is not Source.DEFAULT)
-    if loaded.job.model.expert_blocks and not stated:
+    # A file that says 1 says what every file without a factor means.
+    unknown_host = question.host_factor is None and software.host_factor == 1
+    if loaded.job.model.expert_blocks and unknown_host:
         yield Unstated.HOST
 
 
