@@ -19,9 +19,8 @@ from projector.config import (
     read,
     read_calibration_file,
     read_gpu_files,
-    read_hardware_file,
 )
-from projector.errors import ConfigurationError, InputError, RateUnknown
+from projector.errors import ConfigurationError, InputError
 from projector.job import DEFAULT_DEVICES_PER_NODE, AttentionBackend, Schedule, Target, TrainingJob
 from projector.memory import (
     allocator_settings,
@@ -35,7 +34,6 @@ from projector.memory import (
 )
 from projector.parallelism import Layout, minimum_nodes, resolve
 from projector.projection import (
-    TIME,
     MemoryLevel,
     MemoryProjection,
     PerformanceProjection,
@@ -43,7 +41,9 @@ from projector.projection import (
     ResolvedLayout,
     Verdict,
 )
+from projector.scaling import scaling_tables, smallest_layout
 from projector.schedule import named_schedule, planned_schedule
+from projector.speed import Clock, Timed, clock, method, timed
 
 _FLASH_ARCHITECTURES = ("sm80", "sm86", "sm89")
 """NVIDIA GPUs older than Hopper, where Transformer Engine prefers FlashAttention 2 to cuDNN
@@ -74,22 +74,30 @@ def answer(question: Question) -> Projection:
         memory, unmodelled = _memory(question, job, layout, device, unmodelled, calibration=calibration)
     unknown = unknown_figures(job, layout, device, calibration) if question.memory else ()
     measured = measured_outside(job, layout, calibration) if question.memory else ()
-    performance, without_effect, untimed = _performance(question, job, target, layout, device, calibration)
+    speed = Timed()
+    if question.performance:
+        ticks = clock(question, loaded, device, calibration)
+        speed = timed(ticks, job, target, layout)
+        if question.scaling_nodes:
+            elsewhere = partial(_elsewhere, question, loaded, ticks, unmodelled, calibration)
+            speed = speed.scaled(scaling_tables(question.scaling_nodes, asked, target, elsewhere))
+    performance = speed.projection
     return Projection(
         model=job.model.name,
         format=loaded.format,
         target=target,
         layout=_resolved(layout),
+        smallest=smallest_layout(job, target, layout),
         micro_batch=layout.micro_batch,
         global_batch=layout.global_batch,
         sequence_length=job.batch.sequence_length,
         micro_batches=layout.micro_batches,
         parameters=count_parameters(job, layout),
         values=_sorted(loaded.values),
-        ignored=(*loaded.ignored, *without_effect, *_unused(calibration), *_uncompared(question)),
+        ignored=(*loaded.ignored, *speed.without_effect, *_unused(calibration), *_uncompared(question)),
         assumed=(
             *_assumed(question, loaded, target),
-            *(_method(question, device, job) if performance else ()),
+            *(method(question, device, job) if performance else ()),
             *settings,
             *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
             *_foreign_schedule(question, loaded.format),
@@ -97,10 +105,28 @@ def answer(question: Question) -> Projection:
             *(performance.measured if performance else ()),
             *(routing_assumptions(job, memory) if memory else ()),
         ),
-        unmodelled=(*unmodelled, *unknown, *untimed),
+        unmodelled=(*unmodelled, *unknown, *speed.unknown),
         memory=memory and replace(memory, activations=saved_activations(job, layout)),
         performance=performance,
     )
+
+
+def _elsewhere(  # noqa: PLR0913, PLR0917 - the question, what it became, and what was measured
+    question: Question,
+    loaded: LoadedConfiguration,
+    ticks: Clock,
+    unmodelled: tuple[Unmodelled, ...],
+    calibration: Calibration | None,
+    target: Target,
+) -> tuple[Layout, PerformanceProjection, Verdict | None]:
+    """The answer on another cluster than the target: layout, time and, where memory is asked for, verdict."""
+    job, layout = _laid_out(_asked(loaded.job, question), target, ticks.unclocked)
+    performance = ticks.project(job, target, layout, compares=False)
+    if not question.memory:
+        return layout, performance, None
+    job, _ = _allocator(question, loaded, job, layout, ticks.unclocked)
+    memory, _ = _memory(question, job, layout, ticks.unclocked, unmodelled, calibration=calibration)
+    return layout, performance, memory.verdict
 
 
 def _in_own_words(error: InputError, spelling: Mapping[str, str]) -> InputError:
@@ -271,75 +297,6 @@ def _memory(  # noqa: PLR0913 - the question, what it became, and what is known 
         return projection, unmodelled
     deciding = tuple(replace(each, decides=each.decides or each.overstates) for each in unmodelled)
     return project(understood=False), deciding
-
-
-def _performance(  # noqa: PLR0913, PLR0917 - the question, what it became, and what was measured
-    question: Question,
-    job: TrainingJob,
-    target: Target,
-    layout: Layout,
-    device: Device,
-    calibration: Calibration | None,
-) -> tuple[PerformanceProjection | None, tuple[str, ...], tuple[Unmodelled, ...]]:
-    """The time half, keys of the hardware file that have no effect, and why there is no time beside the memory."""
-    if not question.performance:
-        return None, (), ()
-    from projector.performance import at_clock, project_performance  # noqa: PLC0415 - memory alone does not need it
-
-    def peak_allocated_bytes(schedule: Schedule) -> int:
-        stages = project_memory(job, layout, device, schedule=schedule, replay=False).stages
-        return max(stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages)
-
-    overrides = None if question.hardware is None else read_hardware_file(question.hardware)
-    without_effect = () if overrides is None else tuple(f"hardware_config.{key}" for key in overrides.without_effect)
-    rates = None if calibration is None or calibration.rates == MeasuredRates() else calibration.rates
-    if rates is not None and question.clock_mhz is not None:
-        message = f"{question.clock_mhz:g} MHz, and measured rates hold at the clock of their benchmark"
-        raise ConfigurationError(message, place="--gpu-clock-mhz", expected="a clock, or rates in --calibration")
-    clocked = device if question.clock_mhz is None else at_clock(device, question.clock_mhz * 1e6)
-    try:
-        projection = project_performance(
-            job,
-            target,
-            layout,
-            clocked,
-            schedule=question.schedule,
-            backend=question.gemm_backend,
-            overrides=overrides,
-            peak_allocated_bytes=peak_allocated_bytes,
-            rates=rates,
-        )
-    except RateUnknown as error:
-        if not question.memory:
-            raise
-        untimed = Unmodelled(what=TIME, where=error.place, effect=f"{error.message}; {error.expected}", decides=False)
-        return None, without_effect, (untimed,)
-    return projection, without_effect, ()
-
-
-def _method(question: Question, device: Device, job: TrainingJob) -> tuple[Assumption, ...]:
-    """What the times rest on where it is not the catalog's usual rates."""
-    found = []
-    if question.gemm_backend != "analytical":
-        why = "chosen; in proportions between shapes alone, at the catalog's rates, where it is origami"
-        found.append(Assumption(what=f"times of matrix products by {question.gemm_backend}", why=why))
-    if question.clock_mhz is not None and device.sustained_clock_hz is not None:
-        from projector.performance import at_clock  # noqa: PLC0415 - loaded by now
-
-        rates = at_clock(device, question.clock_mhz * 1e6).gemm_tflops
-        shown = ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items())
-        why = (
-            f"rates of matrix products ({shown} TFLOP/s) and attention are the catalog's at {question.clock_mhz:g} over"
-            f" {device.sustained_clock_hz / 1e6:g} MHz, its sustained clock; memory and links do not change"
-        )
-        found.append(Assumption(what=f"a clock of {question.clock_mhz:g} MHz", why=why))
-    if device.file is not None and device.estimated("gemm_tflops.bf16"):
-        found.append(Assumption(what=f"rates of {device.name}", why=device.provenance["gemm_tflops.bf16"].why))
-    from projector.costs.figures import assumed_rates  # noqa: PLC0415 - loaded by now
-
-    for name, why in assumed_rates(device, job.precision.low_precision).items():
-        found.append(Assumption(what=f"{name} of {device.name}", why=why))
-    return tuple(found)
 
 
 def _resolved(layout: Layout) -> ResolvedLayout:

@@ -46,6 +46,9 @@ class Question:
     """GPUs of one host; None takes what the file states, else 8 as on every common server of today's large GPUs."""
     scaling: Scaling = Scaling.STRONG
     """What the batch does on more nodes."""
+    scaling_nodes: tuple[int, ...] = ()
+    """Numbers of nodes on which time is projected as well, under strong and weak scaling; one number stands for all
+    powers of two times the fewest nodes up to it."""
     memory: bool = True
     """Project memory."""
     performance: bool = True

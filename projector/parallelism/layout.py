@@ -62,24 +62,27 @@ class Placement(NamedTuple):
     """Devices from the group's first to its last in the global numbering; 0 for as many as its nodes have."""
 
 
+_OF_LAYERS = (
+    Group.TENSOR,
+    Group.CONTEXT,
+    Group.CONTEXT_INNER,
+    Group.CONTEXT_OUTER,
+    Group.EXPERT,
+    Group.EXPERT_TENSOR,
+)
+
+
 class LayerGroups(NamedTuple):
     """Where the groups sit that layers communicate over; equal for layouts whose layers cost the same."""
 
     devices_per_node: int
     """Devices of one host."""
-    tensor: Placement
-    """Tensor-parallel ranks."""
-    context: Placement
-    """Context-parallel ranks."""
-    expert: Placement
-    """Expert-parallel ranks."""
-    expert_tensor: Placement
-    """Ranks that divide one expert."""
+    placements: tuple[Placement, ...]
+    """Tensor, context (whole, and its two levels) and expert-parallel ranks, and those that divide one expert."""
 
     def placement(self, group: Group) -> Placement:
         """How a group spreads over nodes."""
-        found: Placement = getattr(self, group.value)
-        return found
+        return self.placements[_OF_LAYERS.index(group)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,13 +159,7 @@ class Layout:
     @property
     def layer_groups(self) -> LayerGroups:
         """Where the groups sit that layers communicate over."""
-        return LayerGroups(
-            devices_per_node=self.devices_per_node,
-            tensor=self.placement(Group.TENSOR),
-            context=self.placement(Group.CONTEXT),
-            expert=self.placement(Group.EXPERT),
-            expert_tensor=self.placement(Group.EXPERT_TENSOR),
-        )
+        return LayerGroups(self.devices_per_node, tuple(map(self.placement, _OF_LAYERS)))
 
     def _size_and_stride(self, group: Group) -> tuple[int, int]:
         """Ranks of a group and the distance between neighbours in the global numbering."""

@@ -10,7 +10,7 @@ from projector.layers import is_recomputed, repeated_work
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operations, held_by
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
 from projector.performance.muon import NO_MATRICES, Matrices, joined
-from projector.performance.passes import HOST, NOTHING, RECOMPUTE, PassTime, pass_time
+from projector.performance.passes import HOST, NOTHING, PassTime, pass_time
 from projector.schedule import ChunkDurations
 
 
@@ -19,6 +19,8 @@ class BlockTime(NamedTuple):
 
     name: str
     """Kind of layer, for the report."""
+    counts: bool = True
+    """It is a layer or an end of the model, and no exchange behind a pass."""
     forward: PassTime = NOTHING
     """Forward pass."""
     backward_input: PassTime = NOTHING
@@ -59,6 +61,7 @@ class BlockTime(NamedTuple):
             return self
         return BlockTime(
             name=self.name,
+            counts=self.counts,
             forward=self.forward.scaled(count),
             backward_input=self.backward_input.scaled(count),
             backward_weight=self.backward_weight.scaled(count),
@@ -127,7 +130,7 @@ def timed(operations: Operations, costs: CostModel, software: Software, name: st
     return BlockTime(
         name=name,
         forward=NOTHING.plus(*forwards),
-        backward_input=NOTHING.plus(*towards_input, *(passed.renamed(RECOMPUTE) for passed in second)),
+        backward_input=NOTHING.plus(*towards_input, *(passed.redone() for passed in second)),
         backward_weight=NOTHING.plus(*towards_weights),
         held=held_by(operations),
         forward_flops=sum(

@@ -32,6 +32,8 @@ NVIDIA/dgxc-benchmarking's runs with user buffers)."""
 
 RECOMPUTE = "recomputation"
 """Waterfall part of work that backward does again."""
+BUBBLE = "pipeline bubble"
+"""Waterfall part of waiting for other stages."""
 HOST = "host-bound launches"
 """Waterfall part of time in which the device waits for the host."""
 
@@ -50,6 +52,8 @@ class Traffic(NamedTuple):
     """Time if nothing overlapped."""
     exposed_seconds: float = 0.0
     """Time that lengthens the pass."""
+    repeated_seconds: float = 0.0
+    """What of it is done again in backward, and so stands under `RECOMPUTE`."""
 
     def scaled(self, count: float) -> "Traffic":
         """`count` times as many."""
@@ -57,6 +61,7 @@ class Traffic(NamedTuple):
             message_bytes=self.message_bytes * count,
             seconds=self.seconds * count,
             exposed_seconds=self.exposed_seconds * count,
+            repeated_seconds=self.repeated_seconds * count,
         )
 
     def plus(self, other: "Traffic") -> "Traffic":
@@ -65,6 +70,7 @@ class Traffic(NamedTuple):
             message_bytes=self.message_bytes + other.message_bytes,
             seconds=self.seconds + other.seconds,
             exposed_seconds=self.exposed_seconds + other.exposed_seconds,
+            repeated_seconds=self.repeated_seconds + other.repeated_seconds,
         )
 
 
@@ -99,9 +105,11 @@ class PassTime:
                 traffic[key] = traffic[key].plus(calls) if key in traffic else calls
         return PassTime(parts=parts, traffic=traffic)
 
-    def renamed(self, name: str) -> "PassTime":
-        """The same time as one part, communication kept."""
-        return PassTime(parts={name: self.seconds} if self.parts else {}, traffic=self.traffic)
+    def redone(self) -> "PassTime":
+        """The same work done again in backward: one part of the waterfall, communication kept."""
+        parts = {RECOMPUTE: self.seconds} if self.parts else {}
+        traffic = {key: calls._replace(repeated_seconds=calls.exposed_seconds) for key, calls in self.traffic.items()}
+        return PassTime(parts=parts, traffic=traffic)
 
     def lengthened(self, seconds: float, name: str) -> "PassTime":
         """Lengthened by a part called `name`."""

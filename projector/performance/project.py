@@ -1,6 +1,6 @@
 """From a laid-out job to the time half of the answer."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import log2
 from typing import NamedTuple
@@ -9,21 +9,23 @@ from projector.catalog import Device, HardwareOverrides, MeasuredRates
 from projector.costs import CostModel
 from projector.costs.figures import TERA, peak_rate
 from projector.errors import InputError
-from projector.job import Dialect, Schedule, Target, TrainingJob
+from projector.job import Dialect, Schedule, Sharding, Target, TrainingJob
 from projector.layers import shapes_of
 from projector.operations import CollectiveKind, Group
 from projector.parallelism import Layout, resolve
 from projector.parallelism.stages import V_SHAPED
 from projector.performance.blocks import BlockTime
+from projector.performance.chunks import chunk_times, layer_times, purpose, sent, transfers
 from projector.performance.clock import at_gain, settled_gain
+from projector.performance.interval import with_evidence
 from projector.performance.measured import Measurements
-from projector.performance.passes import NOTHING, PARTS, PassTime, Traffic
+from projector.performance.modes import modes_of
+from projector.performance.passes import BUBBLE, NOTHING, PARTS, PassTime, Traffic, exposed_part
 from projector.performance.stages import BlockTimes
 from projector.performance.tail import STEP, stage_tail
 from projector.projection import (
     CommunicationTotal,
     ComparedSchedule,
-    LayerTime,
     PerformanceProjection,
     PipelinePhase,
     ScheduleResult,
@@ -44,9 +46,7 @@ from projector.schedule import (
     too_few_micro_batches,
 )
 
-BUBBLE = "pipeline bubble"
-"""Waterfall part of waiting for other stages."""
-TRANSFERS = "exposed pipeline-parallel communication"
+TRANSFERS = exposed_part(Group.PIPELINE)
 """Waterfall part of sends between stages."""
 STRAGGLERS = "stragglers"
 """Waterfall part of waiting for the slowest of many nodes."""
@@ -61,6 +61,11 @@ _CLOCK_PASSES = 3
 one where that moves what hides behind what."""
 
 
+def exposed_share(schedule: Schedule) -> float:
+    """Share of a send that a schedule leaves exposed."""
+    return _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
+
+
 class _Pipeline(NamedTuple):
     """Everything about the pipeline phase that does not depend on the schedule's name."""
 
@@ -70,6 +75,8 @@ class _Pipeline(NamedTuple):
     """Seconds of a send between a rank and the next."""
     tail: PassTime
     """The slowest stage's end of the iteration."""
+    carried_bytes: int
+    """Message of a send."""
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
 
@@ -80,7 +87,7 @@ class _Pipeline(NamedTuple):
 
     def phase(self, schedule: Schedule, layout: Layout) -> PipelinePhase:
         """What a schedule needs: sends that interleaving hides are left out."""
-        exposure = _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
+        exposure = exposed_share(schedule)
         return PipelinePhase(
             chunks=tuple(tuple(chunk.durations for chunk in rank) for rank in self.chunks),
             micro_batches=layout.run_micro_batches,
@@ -123,7 +130,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         pipeline = _pipeline(job, layout, costs, blocks)
         phase = pipeline.phase(chosen, layout)
         time = phase_time(chosen, phase)
-        parts, traffic = _waterfall(pipeline, time, layout, device)
+        parts, traffic = _waterfall(pipeline, time, layout, device, chosen)
         before, gain = gain, settled_gain(device, parts, gain)
         if gain == before:
             break
@@ -132,20 +139,22 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
     peak = peak_rate(device, job.precision.low_precision) / TERA
     result = scheduled(chosen, phase, time)
     compared = _compared(job, target, layout, costs, peak_allocated_bytes) if schedule == "all" else []
-    return PerformanceProjection(
+    projection = PerformanceProjection(
         iteration_seconds=iteration,
         tokens_per_second_per_device=layout.global_batch * job.batch.sequence_length / iteration / target.devices,
         tflops_per_device=achieved,
         mfu=achieved / peak,
         mfu_base_tflops=peak,
         waterfall=tuple(WaterfallStep(name=name, seconds=seconds) for name, seconds in parts.items()),
-        communication=_communication(traffic),
+        communication=_communication(traffic, layout.sharding),
         schedule=result,
         compared_schedules=tuple(compared),
-        layer_times=_layer_times(layout, blocks),
+        layer_times=layer_times(layout, blocks),
+        chunks=chunk_times(layout, blocks, pipeline.chunks),
         warnings=tuple(_warnings(result, layout)),
         measured=measured.notes(),
     )
+    return with_evidence(projection, modes_of(job, device))
 
 
 def _warnings(result: ScheduleResult, layout: Layout) -> Iterator[str]:
@@ -182,28 +191,15 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
     tails = [stage_tail(job, layout, costs, rank) for rank in distinct.values()]
     return _Pipeline(
         chunks=chunks,
-        transfers=_transfers(job, layout, costs),
+        transfers=transfers(job, layout, costs),
         tail=max(tails, key=lambda tail: tail.seconds),
+        carried_bytes=shapes_of(job, layout).carried_bytes,
         post_validates=job.software.optimizer_post_validation,
     )
 
 
-def _transfers(job: TrainingJob, layout: Layout, costs: CostModel) -> tuple[float, ...]:
-    """Seconds of sending the residual streams from each rank to the next, the last to the first."""
-    if layout.pipeline == 1:
-        return (0.0,)
-    message = shapes_of(job, layout).carried_bytes
-    step = layout.world // layout.pipeline
-    domains = [costs.network.domain_of(rank * step) for rank in range(layout.pipeline)]
-    crosses = [
-        domain != following or costs.network.domain_of(step) > 0
-        for domain, following in zip(domains, (*domains[1:], domains[0]), strict=True)
-    ]
-    return tuple(costs.network.pair_seconds(message, crosses_nodes=crossing) for crossing in crosses)
-
-
 def _waterfall(
-    pipeline: _Pipeline, time: PipelineTime, layout: Layout, device: Device
+    pipeline: _Pipeline, time: PipelineTime, layout: Layout, device: Device, schedule: Schedule
 ) -> tuple[dict[str, float], dict[tuple[Group, CollectiveKind], Traffic]]:
     """Parts of the iteration on the busiest stage, and its communication; the parts add up to the iteration."""
     rank = max(range(layout.pipeline), key=lambda index: time.busy[index] + time.sending[index])
@@ -218,6 +214,13 @@ def _waterfall(
     traffic = dict(passes.plus(pipeline.tail).traffic)
     if layout.pipeline > 1:
         parts[TRANSFERS] = time.sending[rank]
+        traffic[Group.PIPELINE, CollectiveKind.SEND_RECV] = sent(
+            layout,
+            rank,
+            carried_bytes=pipeline.carried_bytes,
+            exposed_seconds=time.sending[rank],
+            exposure=exposed_share(schedule),
+        )
         parts[BUBBLE] = time.seconds - time.busy[rank] - time.sending[rank]
     for name, seconds in pipeline.tail.parts.items():
         parts[name] = parts.get(name, 0.0) + seconds
@@ -229,14 +232,18 @@ def _waterfall(
     return parts, traffic
 
 
-def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> tuple[CommunicationTotal, ...]:
+def _communication(
+    traffic: Mapping[tuple[Group, CollectiveKind], Traffic], sharding: Sharding
+) -> tuple[CommunicationTotal, ...]:
     return tuple(
         CommunicationTotal(
             group=group.value,
             collective=kind.value,
+            purpose=purpose(group, kind, sharding),
             message_bytes=round(calls.message_bytes),
             seconds=calls.seconds,
             exposed_seconds=calls.exposed_seconds,
+            repeated_seconds=calls.repeated_seconds,
         )
         for (group, kind), calls in sorted(traffic.items())
     )
@@ -276,28 +283,8 @@ def _compared(
         found.append(
             ComparedSchedule(
                 result=scheduled(schedule, phase, time),
-                iteration_seconds=sum(_waterfall(pipeline, time, placed, costs.device)[0].values()),
+                iteration_seconds=sum(_waterfall(pipeline, time, placed, costs.device, schedule)[0].values()),
                 peak_allocated_bytes=peak_allocated_bytes(schedule) if peak_allocated_bytes else 0,
             )
         )
     return sorted(found, key=lambda one: one.iteration_seconds)
-
-
-def _layer_times(layout: Layout, blocks: BlockTimes) -> tuple[LayerTime, ...]:
-    """By kind of layer; the average where some layers of a kind are recomputed and others are not."""
-    kinds: dict[str, list[tuple[int, BlockTime]]] = {}
-    for stage in layout.stages:
-        for chunk in stage.chunks:
-            for count, block in blocks.runs(chunk):
-                kinds.setdefault(block.name, []).append((count, block))
-    return tuple(_average(name, runs) for name, runs in kinds.items())
-
-
-def _average(name: str, runs: Sequence[tuple[int, BlockTime]]) -> LayerTime:
-    count = sum(number for number, _ in runs)
-    return LayerTime(
-        name=name,
-        count=count,
-        forward_seconds=sum(number * block.forward.seconds for number, block in runs) / count,
-        backward_seconds=sum(number * block.backward.seconds for number, block in runs) / count,
-    )

@@ -34,6 +34,7 @@ class BlockTimes:
         )
         self._rerun = Again(whole=True, by_operation=by_operation, products=recompute.keeps_products)
         self._communicator = Communicator(costs=costs, layout=layout, precision=job.precision)
+        self._scales = self._scaling()
         self._operations: dict[int, Operations] = {}
         self._blocks: dict[tuple[int, Again], tuple[Operations, BlockTime]] = {}
         self._chunks: dict[tuple[tuple[int, int], ...], BlockTime] = {}
@@ -46,12 +47,15 @@ class BlockTimes:
             # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
             # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
             keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
-            blocks = [*(block.repeated(count) for count, block in runs), *self._scaling(chunk)]
+            blocks = (block.repeated(count) for count, block in runs)
             self._chunks[content] = BlockTime(name="chunk").plus(blocks).host_bound(keeps_lead=keeps_lead)
         return self._chunks[content]
 
     def runs(self, chunk: Chunk) -> list[tuple[int, BlockTime]]:
-        """What a chunk consists of in the order of a forward pass: blocks, and how many of one kind follow."""
+        """What a chunk consists of, without the host: blocks in the order of a forward pass, with their number.
+
+        The exchange behind its passes comes last.
+        """
         layers, again = self._job.model.layers, recomputed_layers(self._job.recompute, chunk.layer_ids)
         held = [self.layer(layers[index], recomputed=index in again) for index in chunk.layer_ids]
         blocks = [
@@ -59,21 +63,22 @@ class BlockTimes:
             *held,
             *([self.multi_token_prediction()] * chunk.mtp_layers if chunk.mtp_layers else []),
             *([self.output()] if chunk.output else []),
+            *([self._scales] if chunk.layer_ids and self._scales is not None else []),
         ]
         equal = (list(run) for _, run in groupby(blocks, key=id))
         return [(len(run), run[0]) for run in equal]
 
-    def _scaling(self, chunk: Chunk) -> list[BlockTime]:
+    def _scaling(self) -> BlockTime | None:
         """Exchange of the largest values that delayed scaling needs, once behind each pass of a chunk.
 
         All ranks of a stage take part (Transformer Engine fp8.py `reduce_and_update_fp8_tensors`, Megatron-LM
         parallel_state.py `get_amax_reduction_group`).
         """
-        if not (chunk.layer_ids and self._job.precision.exchanges_scales):
-            return []
+        if not self._job.precision.exchanges_scales:
+            return None
         seconds = self._costs.network.reduced_numbers_seconds(self._layout.world // self._layout.pipeline)
         exchange = PassTime(parts={SCALES: seconds})
-        return [BlockTime(name="scales", forward=exchange, backward_input=exchange)]
+        return BlockTime(name=SCALES, counts=False, forward=exchange, backward_input=exchange)
 
     def layer(self, layer: DecoderLayer, *, recomputed: bool) -> BlockTime:
         """Time of a decoder layer, all of it recomputed or what selective recomputation says."""

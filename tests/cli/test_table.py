@@ -144,6 +144,7 @@ def test_our_own_options_and_variables_are_these() -> None:
         "--primus-root",
         "--routing-imbalance",
         "--scaling",
+        "--scaling-nodes",
         "--trace",
         "--width",
         "--with",
