@@ -67,7 +67,7 @@ def answer(question: Question) -> Projection:
     except InputError as error:
         raise _in_own_words(error, loaded.spelling) from error
     job, settings = _allocator(question, loaded, job, layout, device)
-    unmodelled = (*loaded.unmodelled, *unmodelled_layers(job))
+    unmodelled = (*loaded.unmodelled, *unmodelled_layers(job), *_unknown_samples(job))
     calibration = _calibration(question, device)
     memory = None
     if question.memory:
@@ -89,7 +89,7 @@ def answer(question: Question) -> Projection:
         ignored=(*loaded.ignored, *without_effect, *_unused(calibration), *_uncompared(question)),
         assumed=(
             *_assumed(question, loaded, target),
-            *(_method(question, device) if performance else ()),
+            *(_method(question, device, job) if performance else ()),
             *settings,
             *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
             *_foreign_schedule(question, loaded.format),
@@ -165,12 +165,14 @@ def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
 
 
 def _asked(job: TrainingJob, question: Question) -> TrainingJob:
-    """The job as the question wants it: its schedule, its imbalance of routing, its host, its allocator."""
+    """The job as the question wants it: its schedule, its imbalance of routing, its host, allocator and samples."""
     factor, grows = question.routing_imbalance, question.expandable_segments
     software = job.software if factor is None else replace(job.software, routing_imbalance=factor)
     software = software if grows is None else replace(software, expandable_segments=grows)
     software = software if question.host_factor is None else replace(software, host_factor=question.host_factor)
-    return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software)
+    packed = question.packed_length
+    batch = job.batch if packed is None else replace(job.batch, packed_length=packed)
+    return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software, batch=batch)
 
 
 def _device(question: Question) -> Device:
@@ -213,6 +215,18 @@ def _calibration(question: Question, device: Device) -> Calibration | None:
 def _unused(calibration: Calibration | None) -> tuple[str, ...]:
     """Sections of the calibration file that change nothing."""
     return () if calibration is None else tuple(f"calibration.{key}" for key in calibration.without_effect)
+
+
+def _unknown_samples(job: TrainingJob) -> tuple[Unmodelled, ...]:
+    """What is said of packed samples whose length nothing states; raises `ConfigurationError` for one that is wrong."""
+    length, sequence = job.batch.packed_length, job.batch.sequence_length
+    if length is not None and not 1 <= length <= sequence:
+        expected = f"a number of tokens from 1 to the sequence length, {sequence}"
+        raise ConfigurationError(f"{length}", place="packed_length", expected=expected)
+    if length is not None or not job.batch.masks_samples:
+        return ()
+    effect = "attention is counted over whole sequences, the most it can be; say --packed-length or batch.packed_length"
+    return (Unmodelled(what="attention inside packed samples", where="packed_length", effect=effect, decides=False),)
 
 
 def _uncompared(question: Question) -> tuple[str, ...]:
@@ -303,7 +317,7 @@ def _performance(  # noqa: PLR0913, PLR0917 - the question, what it became, and 
     return projection, without_effect, ()
 
 
-def _method(question: Question, device: Device) -> tuple[Assumption, ...]:
+def _method(question: Question, device: Device, job: TrainingJob) -> tuple[Assumption, ...]:
     """What the times rest on where it is not the catalog's usual rates."""
     found = []
     if question.gemm_backend != "analytical":
@@ -321,6 +335,10 @@ def _method(question: Question, device: Device) -> tuple[Assumption, ...]:
         found.append(Assumption(what=f"a clock of {question.clock_mhz:g} MHz", why=why))
     if device.file is not None and device.estimated("gemm_tflops.bf16"):
         found.append(Assumption(what=f"rates of {device.name}", why=device.provenance["gemm_tflops.bf16"].why))
+    from projector.costs.figures import assumed_rates  # noqa: PLC0415 - loaded by now
+
+    for name, why in assumed_rates(device, job.precision.low_precision).items():
+        found.append(Assumption(what=f"{name} of {device.name}", why=why))
     return tuple(found)
 
 

@@ -57,6 +57,9 @@ class Question:
     states, else for an interval."""
     host_factor: float | None = None
     """Time of the host's work over what the catalog says of its platform; None for what the file states, else 1."""
+    packed_length: int | None = None
+    """Length of the samples that sequences are packed with, as `projector.job.Batch` has it; None for what the file
+    states."""
     expandable_segments: bool | None = None
     """Whether segments of torch's caching allocator grow; None for what the configuration's environment states."""
     memory_safety_margin: float = 0.0

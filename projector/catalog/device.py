@@ -204,6 +204,23 @@ class Device:
         found = self.provenance.get(field_name)
         return found is not None and found.estimated
 
+    def assumed(self, field_name: str) -> bool:
+        """Whether a field, or an entry, is an estimate that no published run of the device checks."""
+        found = self.provenance.get(field_name)
+        return found is not None and found.assumed
+
+    def offers(self, low_precision: LowPrecision | None) -> bool:
+        """Whether its matrix units have a format.
+
+        Units that scale blocks of 32 came with those for 4 bits, on CDNA 4 and Blackwell. NVFP4 scales blocks of 16 by
+        an 8-bit float, which Blackwell's units do and CDNA 4's do not.
+        """
+        if peak_format(low_precision) not in self.peak_tflops:
+            return False
+        if low_precision is LowPrecision.MXFP8:
+            return "fp4" in self.peak_tflops
+        return low_precision is not LowPrecision.NVFP4 or self.vendor == "NVIDIA"
+
 
 def peak_format(low_precision: LowPrecision | None) -> str:
     """Key of `Device.peak_tflops` whose matrix units a GEMM format uses."""

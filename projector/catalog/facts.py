@@ -1,8 +1,8 @@
 """Typed reading of the catalog's YAML files: one mapping at a time, with complaints that name file and key.
 
-A *fact* is a mapping `{value: ..., source: TAG}` with an optional `status: estimated` and `why`. Reading takes the
-value and keeps the rest as `Provenance`, so that consumers get plain numbers and reports can still say where each
-comes from.
+A *fact* is a mapping `{value: ..., source: TAG}` with an optional `status` (`estimated`, or `assumed`) and `why`.
+Reading takes the value and keeps the rest as `Provenance`, so that consumers get plain numbers and reports can still
+say where each comes from.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,6 +28,8 @@ class Provenance:
     """Tag of the citation in `sources.yaml`."""
     estimated: bool = False
     """Nobody measured or published this value for this part; `why` says how it was reached."""
+    assumed: bool = False
+    """An estimate that no published run of this part checks: answers that rest on it say so."""
     why: str = ""
     """How an estimate was reached, or what to know about the value; empty for none."""
 
@@ -124,6 +126,13 @@ class Facts:
 def provenance_of(fact: Facts) -> Provenance:
     """Source, status and reason of a fact."""
     status = fact.optional("status", str)
-    if status not in {None, "estimated"}:
-        raise ConfigurationError(f"{status!r}", place=f"{fact.place}.status", expected="expected estimated, or nothing")
-    return Provenance(source=fact.required("source", str), estimated=status == "estimated", why=fact.default("why", ""))
+    if status not in {None, "estimated", "assumed"}:
+        raise ConfigurationError(
+            f"{status!r}", place=f"{fact.place}.status", expected="expected estimated, assumed, or nothing"
+        )
+    return Provenance(
+        source=fact.required("source", str),
+        estimated=status is not None,
+        assumed=status == "assumed",
+        why=fact.default("why", ""),
+    )

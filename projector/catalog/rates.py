@@ -33,6 +33,8 @@ class GemmShape(NamedTuple):
     """The result is added to."""
     output_bytes: int
     """Bytes of a result element."""
+    layout: str | None = None
+    """How the operands lie, TN, NN or NT; None where a table does not tell."""
 
 
 class GroupedShape(NamedTuple):

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from projector.cli.row import PROJECTIONS, REMEMBERED, TIMED, Fate, Row, factor, multiple, one_of, sets, share
+from projector.cli.row import PROJECTIONS, REMEMBERED, TIMED, Fate, Row, count, factor, multiple, one_of, sets, share
 
 _run = partial(Row, group="Method")
 
@@ -26,6 +26,16 @@ RUNS: tuple[Row, ...] = (
         becomes="`Question.host_factor`",
         commands=TIMED,
         effect=sets("host_factor", multiple),
+    ),
+    _run(
+        name="--packed-length",
+        value="N",
+        default="what the file states, else attention over whole sequences",
+        fate=Fate.WORKS,
+        meaning="Tokens of the samples that sequences are packed with: sum of squared lengths over sum of lengths.",
+        becomes="`Question.packed_length`",
+        commands=TIMED,
+        effect=sets("packed_length", count),
     ),
     _run(
         name="--expandable-segments",

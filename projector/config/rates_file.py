@@ -48,6 +48,7 @@ _DISPATCH = ("gb_per_s", "network_gb_per_s", "latency_us", "source")
 _GAP = "kernel_gap_us"
 _HOST = tuple(item.name.removesuffix("_seconds") for item in fields(HostCosts) if item.name.endswith("_seconds"))
 """Work of the host by kind, as in projector/catalog/hosts.yaml."""
+_LAYOUTS = ("TN", "NN", "NT")
 _STAGES = ("fwd", "bwd_grad_act", "bwd_grad_w")
 _BACKWARD_PRODUCTS = 2.5
 """FLOPs of attention's backward kernel over those of the forward one (FlashAttention-2, arXiv 2307.08691)."""
@@ -111,7 +112,8 @@ def _gemm(table: object, place: str) -> Rates[GemmShape]:
     def shape(row: Mapping[str, Any], here: str) -> tuple[GemmShape, float]:
         batch, m, k, n = (width(row, name, here) for name in ("b", "m", "k", "n"))
         accumulates = row.get("accumulate", False) is True
-        found = GemmShape(batch, m, k, n, accumulates, _dtype(row, "out_dtype", here))
+        layout = None if row.get("layout") is None else choice(row, "layout", here, _LAYOUTS)
+        found = GemmShape(batch, m, k, n, accumulates, _dtype(row, "out_dtype", here), layout)
         return found, 2.0 * batch * m * k * n
 
     return _rates(table, place, _GEMM, shape)

@@ -1,5 +1,7 @@
 """Reading a device's figures, with a refusal that names what is missing instead of a guess."""
 
+from collections.abc import Mapping
+
 from projector.catalog import Device, peak_format
 from projector.errors import RateUnknown
 from projector.job import LowPrecision
@@ -10,8 +12,14 @@ KERNEL_GAP_SECONDS = 2e-6
 """Time between the work of two kernels of one stream: the first drains, the second fills. A prior: raw launches take
 3 us on the host (tritonbench pull request 1017) and overlap with the kernel before."""
 
-_SAME_UNITS = {LowPrecision.FP8_BLOCK: LowPrecision.FP8, LowPrecision.MXFP8: LowPrecision.FP8}
-"""Formats that run on the matrix units of another; its rate stands in where their own was not measured."""
+_STAND_INS: Mapping[LowPrecision, tuple[LowPrecision, ...]] = {
+    LowPrecision.FP8_BLOCK: (LowPrecision.FP8,),
+    LowPrecision.MXFP8: (LowPrecision.FP8,),
+    LowPrecision.MXFP6: (LowPrecision.MXFP8, LowPrecision.FP8),
+    LowPrecision.MXFP4: (LowPrecision.NVFP4,),
+}
+"""Formats whose rate stands in where a format's own was not measured and both have the same peak: 6 bits run like 8 on
+Blackwell and like 4 on CDNA 4."""
 
 
 def figure(device: Device, name: str) -> float:
@@ -31,22 +39,49 @@ def kernel_gap(device: Device) -> float:
     return KERNEL_GAP_SECONDS if device.kernel_gap_seconds is None else device.kernel_gap_seconds
 
 
-def gemm_rate(device: Device, low_precision: LowPrecision | None) -> float:
-    """FLOP/s that large GEMMs of a format sustain in training.
+def rate_key(device: Device, low_precision: LowPrecision | None) -> str:
+    """Entry of `Device.gemm_tflops` that tells the rate of a format: its own, else one of the same matrix units.
 
     Raises `RateUnknown` when the device does not have the format or nobody measured its rate.
     """
-    key = "bf16" if low_precision is None else low_precision.value
     rates = device.gemm_tflops
-    if key not in rates and low_precision in _SAME_UNITS:
-        key = _SAME_UNITS[low_precision].value
-    if key not in rates:
+    key = "bf16" if low_precision is None else low_precision.value
+    if not device.offers(low_precision):
         raise RateUnknown(
-            f"no rate of {key} GEMMs is known on {device.name}",
+            f"{device.name} has no matrix units for {key}",
             place="target device",
-            expected=f"known are {', '.join(sorted(rates)) or 'none'}",
+            expected=f"a format whose rate is known there ({_known(rates)}), or another GPU",
         )
-    return rates[key] * TERA * training_factor(device)
+    if key in rates:
+        return key
+    own = device.peak_tflops[peak_format(low_precision)]
+    for other in () if low_precision is None else _STAND_INS.get(low_precision, ()):
+        if other.value in rates and device.peak_tflops.get(peak_format(other)) == own:
+            return other.value
+    raise RateUnknown(
+        f"no rate of {key} GEMMs is known on {device.name}",
+        place="target device",
+        expected=f"known are {_known(rates)}",
+    )
+
+
+def _known(rates: Mapping[str, float]) -> str:
+    return ", ".join(sorted(rates)) or "none"
+
+
+def gemm_rate(device: Device, low_precision: LowPrecision | None) -> float:
+    """FLOP/s that large GEMMs of a format sustain in training; raises as `rate_key`."""
+    return device.gemm_tflops[rate_key(device, low_precision)] * TERA * training_factor(device)
+
+
+def assumed_rates(device: Device, low_precision: LowPrecision | None) -> dict[str, str]:
+    """Figures that time in a format rests on and that no published run of the device checks, each with its reason."""
+    names = {f"gemm_tflops.{rate_key(device, each)}" for each in (None, low_precision)}
+    names |= {"attention_forward_tflops", "attention_backward_tflops", "elementwise_bytes_per_second"}
+    found = {name: device.provenance[name].why for name in sorted(names) if device.assumed(name)}
+    if low_precision is not None and (key := rate_key(device, low_precision)) != low_precision.value:
+        found[f"gemm_tflops.{low_precision.value}"] = f"that of {key}, which runs on the same matrix units"
+    return found
 
 
 def best_gemm_rate(device: Device, low_precision: LowPrecision | None) -> float:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from projector.catalog import Device
 from projector.costs.figures import TERA, best_gemm_rate, figure, gemm_rate, kernel_gap, training_factor
-from projector.operations import Gemm, GroupedGemm
+from projector.operations import Gemm, GemmLayout, GroupedGemm
 
 
 class GemmBackend(Protocol):
@@ -80,6 +80,7 @@ def grouped_gemm_seconds(work: GroupedGemm, device: Device, dense: GemmBackend) 
         n=work.k if work.weight_gradient else work.n,
         k=rows if work.weight_gradient else work.k,
         output_bytes=work.output_bytes,
+        layout=GemmLayout.NT if work.weight_gradient else GemmLayout.TN,
         accumulates=work.weight_gradient and work.output_bytes > 2,  # noqa: PLR2004 - fp32 main gradients are added to
         low_precision=work.low_precision,
     )

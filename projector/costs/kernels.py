@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from projector.catalog import Device
 from projector.costs.figures import TERA, figure, kernel_gap, training_factor
-from projector.operations import AttentionKernel, ElementWise, Gemm
+from projector.operations import AttentionKernel, ElementWise, Gemm, GemmLayout
 
 _QUERY_TILE = 128
 """Queries of one workgroup (FlashAttention-2, arXiv 2307.08691, section 3.3)."""
@@ -57,12 +57,12 @@ def _unfused_products(work: AttentionKernel) -> Iterator[Gemm]:
     queries, keys, batch = work.query_length, work.key_length, work.batch * work.heads
     if not work.backward:
         yield Gemm(m=queries, n=keys, k=work.query_key_dim, batch=batch)
-        yield Gemm(m=queries, n=work.value_dim, k=keys, batch=batch)
+        yield Gemm(m=queries, n=work.value_dim, k=keys, batch=batch, layout=GemmLayout.NN)
         return
     yield Gemm(m=queries, n=keys, k=work.value_dim, batch=batch)
-    yield Gemm(m=keys, n=work.value_dim, k=queries, batch=batch)
-    yield Gemm(m=queries, n=work.query_key_dim, k=keys, batch=batch)
-    yield Gemm(m=keys, n=work.query_key_dim, k=queries, batch=batch)
+    yield Gemm(m=keys, n=work.value_dim, k=queries, batch=batch, layout=GemmLayout.NT)
+    yield Gemm(m=queries, n=work.query_key_dim, k=keys, batch=batch, layout=GemmLayout.NN)
+    yield Gemm(m=keys, n=work.query_key_dim, k=queries, batch=batch, layout=GemmLayout.NT)
 
 
 def elementwise_seconds(work: ElementWise, device: Device, bytes_per_second: float | None = None) -> float:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from projector.catalog import AttentionShape, Device, GemmShape, GroupedShape, MeasuredRates, Rates, Regime
 from projector.costs.figures import training_factor
 from projector.costs.gemm import operand_bytes
-from projector.operations import AttentionKernel, Gemm, GroupedGemm
+from projector.operations import AttentionKernel, Gemm, GemmLayout, GroupedGemm
 
 LONG_SECONDS = 1.5e-3
 """Kernels at least this long meet the power limit even in a short benchmark: on B200 those below 0.25 ms reach
@@ -104,7 +104,10 @@ class MeasuredCosts:
         if table is None or shape is None:
             return None
         seconds: Mapping[tuple[object, ...], float] = table.seconds  # type: ignore[assignment]
-        return seconds.get(shape)
+        found = seconds.get(shape)
+        if found is None and isinstance(shape, GemmShape):
+            return seconds.get(shape._replace(layout=None))
+        return found
 
     def _settled(self, work: Measurable, seconds: float, factor: float) -> float:
         """Seconds in training of what took `seconds` in the benchmark."""
@@ -162,14 +165,14 @@ def shape_of(work: Measurable) -> GemmShape | GroupedShape | AttentionShape | No
         case Gemm():
             if work.low_precision is not None:
                 return None
-            return GemmShape(work.batch, work.m, work.k, work.n, work.accumulates, work.output_bytes)
+            return GemmShape(work.batch, work.m, work.k, work.n, work.accumulates, work.output_bytes, work.layout.value)
         case GroupedGemm():
             if work.low_precision is not None or not work.fused:
                 return None
             rows = max(1, round(work.m / work.groups))
             return GroupedShape(work.groups, rows, work.n, work.k, work.weight_gradient, work.output_bytes)
         case AttentionKernel():
-            whole = work.query_length == work.key_length and work.window is None and work.chunk is None
+            whole = work.query_length == work.key_length and not (work.window or work.chunk or work.packed)
             if not (work.flash and work.causal and whole):
                 return None
             widths = (work.query_key_dim, work.value_dim)
@@ -182,7 +185,9 @@ def work_of(shape: GemmShape | GroupedShape | AttentionShape) -> Measurable:
     """The piece of work that a measured shape is."""
     match shape:
         case GemmShape():
-            return Gemm(**shape._asdict())
+            fields = shape._asdict()
+            layout = GemmLayout(fields.pop("layout") or GemmLayout.TN)
+            return Gemm(**fields, layout=layout)
         case GroupedShape():
             return GroupedGemm(
                 groups=shape.groups,

@@ -17,7 +17,7 @@ from projector.operations import (
     GroupedGemm,
     Work,
 )
-from projector.parallelism import Layout
+from projector.parallelism import LayerGroups
 
 _BANDWIDTH_OF = {
     "permute": "permutation",
@@ -28,12 +28,12 @@ _BANDWIDTH_OF = {
 
 
 class CostModel:
-    """Seconds of any work on one device of a laid-out job. Equal work is costed once."""
+    """Seconds of any work of layers on one device. Equal work is costed once."""
 
     def __init__(  # noqa: PLR0913 - what a site states beside the device
         self,
         device: Device,
-        layout: Layout,
+        groups: LayerGroups,
         *,
         backend: str = "analytical",
         overrides: HardwareOverrides | None = None,
@@ -48,9 +48,9 @@ class CostModel:
         Raises `NotAvailable` for a GEMM backend that is not installed or does not know the device.
         """
         self.device = device
-        self.layout = layout
+        self.groups = groups
         self._rates = rates or MeasuredRates()
-        self.network = Network(device, layout.devices_per_node, overrides, self._rates.collectives, curves)
+        self.network = Network(device, groups.devices_per_node, overrides, self._rates.collectives, curves)
         self.host: HostCosts = replace(host_costs(device.host_platform), **self._rates.host)  # type: ignore[arg-type]
         """What work costs the host."""
         self._measured = measured
@@ -88,7 +88,7 @@ class CostModel:
                 return attention_seconds(work, self.device, self._gemm)
 
     def _collective(self, work: Collective) -> float:
-        placement = self.layout.placement(work.group)
+        placement = self.groups.placement(work.group)
         if work.visits is not None:
             seconds = self.network.dispatch_seconds(work.visits, placement)
             if seconds is not None:

@@ -79,7 +79,7 @@ class OrigamiGemm:
         problem = package.problem_t()
         problem.size = package.dim3_t(work.m, work.n, work.k)
         problem.batch = work.batch
-        problem.a_transpose, problem.b_transpose = package.transpose_t.T, package.transpose_t.N
+        problem.a_transpose, problem.b_transpose = (getattr(package.transpose_t, letter) for letter in work.layout)
         for name in _TYPES:
             setattr(problem, name, package.string_to_datatype("bf16"))
         problem.a_mx_block_size = problem.b_mx_block_size = 0

@@ -73,6 +73,9 @@ class Parallelism:
     where each layer waits for its own, as Composer's FSDP does (llm-foundry)."""
     context_communication: str = "p2p"
     """How context parallelism exchanges keys and values: p2p, all_gather, a2a or a2a+p2p."""
+    context_exchange: int | None = None
+    """Neighbouring context-parallel ranks that exchange heads under a2a+p2p, while a ring passes on keys and values
+    between such groups; None makes the whole of it a ring."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +93,11 @@ class Batch:
     pipeline_micro_batches: int | None = None
     """Micro batches between two drains of the pipeline where an iteration runs it several times, as gradient
     accumulation does in TorchTitan; None where all micro batches of an iteration pass in one run."""
+    masks_samples: bool = False
+    """Sequences are packed with samples, and attention stays inside each of them."""
+    packed_length: int | None = None
+    """Length of those samples as attention sees it: the sum of their squared lengths over the sum of their lengths.
+    The data decide it; None counts attention over whole sequences."""
 
 
 class Schedule(StrEnum):

@@ -305,20 +305,20 @@ def _copies_output(shapes: Shapes) -> bool:
 
 
 def _kernel(core: Core, shapes: Shapes, *, backward: bool) -> AttentionKernel:
-    """The kernel of one device: context parallelism divides heads when it exchanges them, else queries."""
-    divides_heads = shapes.context > 1 and shapes.context_communication == "a2a"
-    heads = max(1, core.heads // shapes.context) if divides_heads else core.heads
-    groups = max(1, core.key_value_heads // shapes.context) if divides_heads else core.key_value_heads
+    """The kernel of one device: context parallelism divides heads where it exchanges them, and queries elsewhere."""
+    exchange = shapes.context_exchange
+    heads, groups = (max(1, count // exchange) for count in (core.heads, core.key_value_heads))
     return AttentionKernel(
         batch=shapes.batch,
         heads=heads,
         key_value_heads=groups,
-        query_length=shapes.sequence if divides_heads else shapes.sequence // shapes.context,
+        query_length=shapes.sequence * exchange // shapes.context,
         key_length=shapes.sequence,
         query_key_dim=core.query_key_dim,
         value_dim=core.value_dim,
         window=core.window,
         chunk=core.chunk,
+        packed=shapes.packed,
         backward=backward,
         flash=shapes.software.flash_attention,
         backend=shapes.software.attention_backend,
@@ -326,19 +326,28 @@ def _kernel(core: Core, shapes: Shapes, *, backward: bool) -> AttentionKernel:
 
 
 def _exchange(core: Core, shapes: Shapes) -> tuple[Work, ...]:
-    """Context-parallel traffic of one forward pass (Transformer Engine context_parallel.py)."""
+    """Context-parallel traffic of one forward pass (Transformer Engine context_parallel.py).
+
+    Under a2a+p2p a ring passes on keys and values of the heads that a rank has behind the exchange, over the tokens of
+    its group: as many bytes as its own of all heads.
+    """
     if shapes.context == 1:
         return ()
     key_value = shapes.element * shapes.tokens * core.key_value_heads * (core.query_key_dim + core.value_dim)
-    match shapes.context_communication:
-        case "a2a":
-            output = shapes.element * shapes.tokens * core.heads * core.value_dim
-            message, kind = _packed_bytes(core, shapes) + output, CollectiveKind.ALL_TO_ALL
-        case "all_gather":
-            message, kind = key_value * shapes.context, CollectiveKind.ALL_GATHER
-        case _:
-            message, kind = key_value * (shapes.context - 1), CollectiveKind.SEND_RECV
-    return (Collective(kind=kind, group=Group.CONTEXT, message_bytes=message),)
+    exchanged = _packed_bytes(core, shapes) + shapes.element * shapes.tokens * core.heads * core.value_dim
+    if shapes.context_communication == "a2a":
+        return (_context(CollectiveKind.ALL_TO_ALL, exchanged),)
+    if shapes.context_communication == "all_gather":
+        return (_context(CollectiveKind.ALL_GATHER, key_value * shapes.context),)
+    if shapes.context_exchange == 1:
+        return (_context(CollectiveKind.SEND_RECV, key_value * (shapes.context - 1)),)
+    inner = _context(CollectiveKind.ALL_TO_ALL, exchanged, Group.CONTEXT_INNER)
+    ring = key_value * (shapes.context // shapes.context_exchange - 1)
+    return inner, _context(CollectiveKind.SEND_RECV, ring, Group.CONTEXT_OUTER)
+
+
+def _context(kind: CollectiveKind, message: int, group: Group = Group.CONTEXT) -> Collective:
+    return Collective(kind=kind, group=group, message_bytes=message)
 
 
 def _reads_own_output(shapes: Shapes, *, gated: bool) -> bool:

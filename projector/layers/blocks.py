@@ -5,15 +5,17 @@ reduces its input gradient, a row-parallel layer reduces its output and gathers 
 parallelism these are all-gather and reduce-scatter, without it all-reduce and nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from projector.job import Dialect, LowPrecision, NormKind
+from projector.layers.casts import cast
 from projector.layers.shapes import Shapes
 from projector.operations import (
     Collective,
     CollectiveKind,
     ElementWise,
     Gemm,
+    GemmLayout,
     Group,
     LinearShape,
     Operation,
@@ -23,8 +25,6 @@ from projector.operations import (
     Work,
 )
 
-CAST_BYTES_READ, CAST_BYTES_WRITTEN = 2, 2
-"""Bytes per element of a cast to fp8: bf16 in, row-wise and column-wise copies out (Transformer Engine)."""
 ACCUMULATE_BYTES_READ, ACCUMULATE_BYTES_WRITTEN = 6, 4
 """Bytes per parameter of adding a bf16 weight gradient to the fp32 main gradient where the GEMM does not."""
 STATISTIC_BYTES = 4
@@ -80,11 +80,16 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
     fmt = shapes.low_precision if layer.low_precision else None
     before, after_input, before_weight = _collectives(layer, shapes)
     forward_after, gather_gradient = _row_collectives(layer, shapes)
-    forward = (*before, *cast(rows * layer.inputs, fmt), _gemm(rows, layer.outputs, layer.inputs, fmt), *forward_after)
+    forward = (
+        *before,
+        *cast(rows * layer.inputs, fmt, shapes),
+        Gemm(m=rows, n=layer.outputs, k=layer.inputs, low_precision=fmt),
+        *forward_after,
+    )
     backward_input = (
         *gather_gradient,
-        *cast(rows * layer.outputs, fmt),
-        _gemm(rows, layer.inputs, layer.outputs, fmt),
+        *cast(rows * layer.outputs, fmt, shapes),
+        Gemm(m=rows, n=layer.inputs, k=layer.outputs, layout=GemmLayout.NN, low_precision=fmt),
         *after_input,
     )
     backward_weight = (*before_weight, *weight_gradient(layer.outputs, layer.inputs, rows, fmt, shapes))
@@ -118,28 +123,14 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
     )
 
 
-def _gemm(m: int, n: int, k: int, fmt: LowPrecision | None) -> Gemm:
-    return Gemm(m=m, n=n, k=k, low_precision=fmt)
-
-
-def cast(elements: int, fmt: LowPrecision | None) -> tuple[Work, ...]:
-    """Quantisation of a GEMM's input; nothing for 16-bit."""
-    if fmt is None:
-        return ()
-    return (
-        ElementWise(
-            name="quantize", bytes_read=CAST_BYTES_READ * elements, bytes_written=CAST_BYTES_WRITTEN * elements
-        ),
-    )
-
-
 def weight_gradient(outputs: int, inputs: int, rows: int, fmt: LowPrecision | None, shapes: Shapes) -> tuple[Work, ...]:
     """The weight-gradient GEMM, and the addition to the main gradient where it is a kernel of its own."""
+    product = Gemm(m=outputs, n=inputs, k=rows, layout=GemmLayout.NT, low_precision=fmt)
     if shapes.software.gradient_accumulation_fusion:
-        return (Gemm(m=outputs, n=inputs, k=rows, output_bytes=4, accumulates=True, low_precision=fmt),)
+        return (replace(product, output_bytes=4, accumulates=True),)
     elements = outputs * inputs
     return (
-        Gemm(m=outputs, n=inputs, k=rows, low_precision=fmt),
+        product,
         ElementWise(
             name="accumulate_gradient",
             bytes_read=ACCUMULATE_BYTES_READ * elements,

@@ -12,7 +12,7 @@ from projector.job import Attention
 from projector.layers.attention import COMPONENT
 from projector.layers.blocks import norm_weight, statistic_bytes
 from projector.layers.shapes import Shapes
-from projector.operations import ElementWise, Gemm, Operation, SavedTensor, Weight
+from projector.operations import ElementWise, Gemm, GemmLayout, Operation, SavedTensor, Weight
 
 FP32_BYTES, INDEX_BYTES = 4, 8
 SCORE_TENSORS = 3
@@ -81,9 +81,9 @@ def _compressor(name: str, ratio: int, width: int, mixer: Attention, shapes: Sha
         forward=(gemm, ElementWise(name="compress", bytes_read=moved, bytes_written=moved, kernels=10)),
         backward_input=(
             ElementWise(name="compress_backward", bytes_read=2 * moved, bytes_written=moved, kernels=12),
-            Gemm(m=shapes.tokens, n=shapes.hidden, k=2 * columns),
+            Gemm(m=shapes.tokens, n=shapes.hidden, k=2 * columns, layout=GemmLayout.NN),
         ),
-        backward_weight=(Gemm(m=2 * columns, n=shapes.hidden, k=shapes.tokens),),
+        backward_weight=(Gemm(m=2 * columns, n=shapes.hidden, k=shapes.tokens, layout=GemmLayout.NT),),
         weights=_compressor_weights(name, ratio, width, columns, shapes),
         saves=(
             SavedTensor(name="windows", size_bytes=narrow),

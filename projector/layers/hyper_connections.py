@@ -8,7 +8,7 @@ streams.
 
 from projector.layers.blocks import residual
 from projector.layers.shapes import Shapes
-from projector.operations import ElementWise, Gemm, Operation, SavedTensor, Weight, Work
+from projector.operations import ElementWise, Gemm, GemmLayout, Operation, SavedTensor, Weight, Work
 
 NAME = "hyper_connection"
 """Last part of the name of the operation that begins a half of a layer, or ends the decoder."""
@@ -75,7 +75,7 @@ def _mix(name: str, component: str, shapes: Shapes, *, outputs: int, scales: int
         component=component,
         forward=forward,
         backward_input=backward,
-        backward_weight=(Gemm(m=outputs, n=width, k=shapes.local, output_bytes=FP32_BYTES),),
+        backward_weight=(Gemm(m=outputs, n=width, k=shapes.local, output_bytes=FP32_BYTES, layout=GemmLayout.NT),),
         weights=(
             Weight(name=f"{NAME}.fn.weight", shape=(outputs, width), full_elements=outputs * width),
             Weight(name=f"{NAME}.base", shape=(outputs,), full_elements=outputs),
@@ -109,5 +109,5 @@ def _works(shapes: Shapes, *, outputs: int, stepwise: bool) -> tuple[tuple[Work,
         kernels=2 * kernels,
     )
     project = Gemm(m=shapes.local, n=outputs, k=width, output_bytes=FP32_BYTES)
-    project_backward = Gemm(m=shapes.local, n=width, k=outputs, output_bytes=FP32_BYTES)
+    project_backward = Gemm(m=shapes.local, n=width, k=outputs, output_bytes=FP32_BYTES, layout=GemmLayout.NN)
     return (norm, project, total), (total_backward, project_backward, norm_backward)

@@ -14,8 +14,8 @@ from projector.layers.attention import kept_input
 from projector.layers.blocks import (
     ACCUMULATE_BYTES_READ,
     ACCUMULATE_BYTES_WRITTEN,
-    cast,
 )
+from projector.layers.casts import cast
 from projector.layers.dispatch import (
     combine_scratch,
     combined_tensors,
@@ -36,6 +36,7 @@ from projector.operations import (
     CollectiveKind,
     ElementWise,
     Gemm,
+    GemmLayout,
     Group,
     GroupedGemm,
     LinearShape,
@@ -110,8 +111,8 @@ def _router(moe: MixtureOfExperts, shapes: Shapes) -> Operation:
         name="mlp.router",
         component="router",
         forward=(gemm, probabilities),
-        backward_input=(backward, Gemm(m=shapes.local, n=shapes.hidden, k=moe.experts)),
-        backward_weight=(Gemm(m=moe.experts, n=shapes.hidden, k=shapes.local, output_bytes=4),),
+        backward_input=(backward, Gemm(m=shapes.local, n=shapes.hidden, k=moe.experts, layout=GemmLayout.NN)),
+        backward_weight=(Gemm(m=moe.experts, n=shapes.hidden, k=shapes.local, output_bytes=4, layout=GemmLayout.NT),),
         weights=tuple(weights),
         saves=(SavedTensor(name="probabilities", size_bytes=kept),),
         scratch_forward_bytes=8 * logits,
@@ -138,7 +139,7 @@ def _shared(moe: MixtureOfExperts, shapes: Shapes) -> tuple[Operation, ...]:
             ElementWise(name="gate", bytes_read=size, bytes_written=size, kernels=2),
         ),
         backward_input=(ElementWise(name="gate_backward", bytes_read=2 * size, bytes_written=size, kernels=3),),
-        backward_weight=(Gemm(m=1, n=shapes.hidden, k=shapes.local, output_bytes=4),),
+        backward_weight=(Gemm(m=1, n=shapes.hidden, k=shapes.local, output_bytes=4, layout=GemmLayout.NT),),
         weights=(Weight(name="shared_expert.gate_weight", shape=(1, shapes.hidden), full_elements=shapes.hidden),),
         saves=(SavedTensor(name="before_gate", size_bytes=size),),
         scratch_forward_bytes=size,
@@ -337,8 +338,8 @@ def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) 
     return Operation(
         name=f"mlp.experts.{matrix.name}",
         component="experts",
-        forward=(*cast(rows * inputs, fmt), gemm(outputs, inputs)),
-        backward_input=(*cast(rows * outputs, fmt), gemm(inputs, outputs)),
+        forward=(*cast(rows * inputs, fmt, shapes), gemm(outputs, inputs)),
+        backward_input=(*cast(rows * outputs, fmt, shapes), gemm(inputs, outputs)),
         backward_weight=_weight_gradient(matrix, local, rows, shapes, fused=fused),
         weights=_expert_weights(matrix, moe, local),
         saves=(kept_input(shapes, rows * inputs),),

@@ -40,6 +40,8 @@ class Shapes:
     """Residual stream divided over tensor-parallel ranks."""
     context: int
     """Context-parallel degree."""
+    context_exchange: int
+    """Context-parallel ranks that exchange heads: all under a2a, those of a group under a2a+p2p, else 1."""
     context_communication: str
     """How context parallelism exchanges keys and values."""
     expert: int
@@ -72,6 +74,8 @@ class Shapes:
     """How the classes of a model's modules are written; None where the framework has layers of its own."""
     adapters: LowRankAdapters | None
     """What is trained beside frozen weights; None where the weights are trained."""
+    packed: int | None
+    """Tokens inside which attention stays; None for whole sequences."""
     routing_factor: float
     """Rows that the busiest rank's experts receive over the balanced share."""
 
@@ -133,6 +137,7 @@ def shapes_of(job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0) 
 
     `routing_factor` is the busiest rank's share of expert rows over the balanced one; it acts on dropless routing only.
     """
+    communication = job.parallelism.context_communication
     tokens = job.batch.sequence_length * job.batch.micro // layout.context
     return Shapes(
         hidden=job.model.hidden,
@@ -144,7 +149,8 @@ def shapes_of(job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0) 
         tensor=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
         context=layout.context,
-        context_communication=job.parallelism.context_communication,
+        context_exchange=layout.context if communication == "a2a" else layout.context_exchange,
+        context_communication=communication,
         expert=layout.expert,
         expert_tensor=layout.expert_tensor,
         element=job.precision.activation_bytes,
@@ -160,5 +166,6 @@ def shapes_of(job: TrainingJob, layout: Layout, *, routing_factor: float = 1.0) 
         software=job.software,
         modules=job.modules,
         adapters=job.adapters,
+        packed=job.batch.packed_length if job.software.flash_attention else None,
         routing_factor=1.0 if job.software.force_load_balancing else routing_factor,
     )

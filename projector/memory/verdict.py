@@ -50,6 +50,7 @@ def confidence_of(
     gaps = {
         "something that decides was not understood": understood,
         f"nobody has published a figure of {device.name} that is needed": complete,
+        f"memory outside the allocator is that of another GPU than {device.name}": not device.assumed("context_bytes"),
     }
     known = measured_modes()
     gaps |= {f"no measured run with {mode} is published": mode in known for mode in modes}

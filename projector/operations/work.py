@@ -8,6 +8,18 @@ from typing import TypeAlias
 from projector.job import LowPrecision
 
 
+class GemmLayout(StrEnum):
+    """How the operands of a product lie: BLAS's letters, transposed or not, for the first and the second.
+
+    A linear layer y = x W^T computes its output as TN, the gradient of its input as NN and that of its weight as NT:
+    the side that is summed over is contiguous in both operands, in one, and in neither.
+    """
+
+    TN = "TN"
+    NN = "NN"
+    NT = "NT"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gemm:
     """A dense matrix product of m x k by k x n, `batch` times."""
@@ -24,6 +36,8 @@ class Gemm:
     """Bytes of a result element: 4 where a weight gradient goes into an fp32 main gradient."""
     accumulates: bool = False
     """The result is read and added to (fused weight-gradient accumulation)."""
+    layout: GemmLayout = GemmLayout.TN
+    """How the operands lie."""
     low_precision: LowPrecision | None = None
     """Format of both inputs; None for 16-bit."""
 
@@ -84,6 +98,8 @@ class AttentionKernel:
     """Sliding window in keys."""
     chunk: int | None = None
     """Keys of one chunk, outside of which a query attends to nothing."""
+    packed: int | None = None
+    """Tokens of one of the samples that a sequence is packed with, outside of which a query attends to nothing."""
     backward: bool = False
     """The backward kernel: five products instead of two (FlashAttention-2, arXiv 2307.08691)."""
     flash: bool = True
@@ -95,12 +111,13 @@ class AttentionKernel:
     def attended_pairs(self) -> float:
         """Query-key pairs of one sequence and head that are computed.
 
-        Fewer queries than keys are one device's even share of a sequence that context parallelism divides.
+        Fewer queries than keys are one device's even share of a sequence that context parallelism divides. Chunks and
+        packed samples are sequences of their own: a query sees on average half of its own when the past alone counts.
         """
-        if self.window is not None and self.window < self.key_length:
+        keys = min(self.key_length, self.packed or self.key_length, self.chunk or self.key_length)
+        if self.window is not None and self.window < keys:
             start = self.window * (self.window - 1) / 2 if self.causal else 0
-            return self.query_length * (self.window - start / self.key_length)
-        keys = self.key_length if self.chunk is None else min(self.chunk, self.key_length)
+            return self.query_length * (self.window - start / keys)
         pairs = float(self.query_length) * keys
         return pairs / 2 if self.causal else pairs
 
@@ -142,6 +159,10 @@ class Group(StrEnum):
 
     TENSOR = "tensor"
     CONTEXT = "context"
+    CONTEXT_INNER = "context_inner"
+    """Ranks of the context-parallel group that exchange heads, where a ring runs between such groups."""
+    CONTEXT_OUTER = "context_outer"
+    """Ranks that hold the same place in those groups, which the ring joins."""
     EXPERT = "expert"
     EXPERT_TENSOR = "expert_tensor"
     PIPELINE = "pipeline"

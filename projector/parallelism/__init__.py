@@ -5,7 +5,7 @@ Everything that divides a weight, a token or a batch asks the `Layout`; nothing 
 """
 
 from projector.parallelism.batch import minimum_nodes
-from projector.parallelism.layout import Chunk, Layout, Placement, Stage
+from projector.parallelism.layout import Chunk, LayerGroups, Layout, Placement, Stage
 from projector.parallelism.resolve import resolve
 
-__all__ = ["Chunk", "Layout", "Placement", "Stage", "minimum_nodes", "resolve"]
+__all__ = ["Chunk", "LayerGroups", "Layout", "Placement", "Stage", "minimum_nodes", "resolve"]

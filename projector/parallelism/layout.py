@@ -62,6 +62,26 @@ class Placement(NamedTuple):
     """Devices from the group's first to its last in the global numbering; 0 for as many as its nodes have."""
 
 
+class LayerGroups(NamedTuple):
+    """Where the groups sit that layers communicate over; equal for layouts whose layers cost the same."""
+
+    devices_per_node: int
+    """Devices of one host."""
+    tensor: Placement
+    """Tensor-parallel ranks."""
+    context: Placement
+    """Context-parallel ranks."""
+    expert: Placement
+    """Expert-parallel ranks."""
+    expert_tensor: Placement
+    """Ranks that divide one expert."""
+
+    def placement(self, group: Group) -> Placement:
+        """How a group spreads over nodes."""
+        found: Placement = getattr(self, group.value)
+        return found
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
     """Every degree resolved and checked against model and cluster."""
@@ -86,6 +106,8 @@ class Layout:
     """Tensor-parallel degree inside experts."""
     context: int
     """Context-parallel degree."""
+    context_exchange: int
+    """Context-parallel ranks that exchange heads, where a ring runs between such groups; else 1."""
     data: int
     """Data-parallel degree: world / (tensor x pipeline x context)."""
     expert_data: int
@@ -131,12 +153,25 @@ class Layout:
         firsts, period = (self.world // self.pipeline, self.world) if ends else (stride, size * stride)
         return _placed(size, stride, self.devices_per_node, firsts, period)
 
+    @property
+    def layer_groups(self) -> LayerGroups:
+        """Where the groups sit that layers communicate over."""
+        return LayerGroups(
+            devices_per_node=self.devices_per_node,
+            tensor=self.placement(Group.TENSOR),
+            context=self.placement(Group.CONTEXT),
+            expert=self.placement(Group.EXPERT),
+            expert_tensor=self.placement(Group.EXPERT_TENSOR),
+        )
+
     def _size_and_stride(self, group: Group) -> tuple[int, int]:
         """Ranks of a group and the distance between neighbours in the global numbering."""
         per_stage = self.world // self.pipeline
         found = {
             Group.TENSOR: (self.tensor, 1),
             Group.CONTEXT: (self.context, self.tensor),
+            Group.CONTEXT_INNER: (self.context_exchange, self.tensor),
+            Group.CONTEXT_OUTER: (self.context // self.context_exchange, self.tensor * self.context_exchange),
             Group.DATA: (self.data * self.context, self.tensor),
             Group.EXPERT_TENSOR: (self.expert_tensor, 1),
             Group.EXPERT: (self.expert, self.expert_tensor),

@@ -113,6 +113,9 @@ def _divisions(job: TrainingJob) -> Iterator[tuple[str, int, int, str]]:
             yield "shared expert columns", experts.shared_ffn, tensor, tensor_name
     if job.model.multi_token_prediction_layers:
         yield "hidden columns", job.model.hidden, tensor, tensor_name
+    if degrees.context_exchange:
+        name = "hierarchical_context_parallel_sizes, the first"
+        yield "context-parallel ranks", degrees.context, degrees.context_exchange, name
     sequence = job.batch.sequence_length
     if degrees.context > 1:
         yield "tokens of a sequence", sequence, 2 * degrees.context, "context_parallel_size (x 2, load balanced)"
@@ -154,6 +157,7 @@ def _assemble(job: TrainingJob, target: Target, stages: tuple[Stage, ...]) -> La
         expert=degrees.expert,
         expert_tensor=expert_tensor,
         context=degrees.context,
+        context_exchange=degrees.context_exchange or 1,
         data=data,
         expert_data=expert_data,
         sequence_parallel=degrees.sequence_parallel and degrees.tensor > 1,

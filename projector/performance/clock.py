@@ -10,25 +10,44 @@ from math import inf
 
 from projector.catalog import Device, peak_format
 from projector.errors import ConfigurationError
+from projector.identity import remembered
 from projector.job import LowPrecision
 from projector.performance.passes import RECOMPUTE, WORKING
 
 _HIGHEST = 1.25
 """Clock gain at which the chip meets its highest frequency whatever power is left (prior, from published B200 runs)."""
 
+_STEPS = 400
+"""Parts of the sustained clock to which the gain is rounded, so that what is costed at one clock serves again."""
+_ROUNDS = 8
+"""Evaluations of the law until it agrees with itself: each one leaves less than a third of the error."""
+
 _OPTION = "--gpu-clock-mhz"
 _ATTENTION = ("attention_forward_tflops", "attention_backward_tflops", "latent_attention_backward_tflops")
 
 
-def settled(device: Device, parts: Mapping[str, float]) -> Device:
-    """The device at the clock that a step of these waterfall parts lets it hold; itself where no law is known."""
+def settled_gain(device: Device, parts: Mapping[str, float], gain: float) -> float:
+    """The gain of the clock, over the sustained one, that a step lets the device hold; 1 where no law is known.
+
+    `parts` are those of the step's waterfall at a `gain` that was tried. What works scales with the clock, what idles
+    does not, so that the gain that agrees with itself is found at once; it is rounded to less than any figure
+    here is known to.
+    """
     if device.idle_power_share is None:
-        return device
-    total = sum(parts.values())
+        return 1.0
     working = sum(seconds for name, seconds in parts.items() if name in WORKING or name == RECOMPUTE)
-    idle = 1.0 - working / total
-    gain = min(_HIGHEST, ((1 - device.idle_power_share * idle) / max(1e-6, 1 - idle)) ** (1 / 3))
-    return replace(device, training_factor=(device.training_factor or 1.0) * gain)
+    idling = sum(parts.values()) - working
+    found = gain
+    for _ in range(_ROUNDS):
+        idle = idling / (idling + working * gain / found)
+        found = min(_HIGHEST, ((1 - device.idle_power_share * idle) / max(1e-6, 1 - idle)) ** (1 / 3))
+    return round(found * _STEPS) / _STEPS
+
+
+@remembered
+def at_gain(device: Device, gain: float) -> Device:
+    """The device with its clock a factor above the sustained one."""
+    return device if gain == 1 else replace(device, training_factor=(device.training_factor or 1.0) * gain)
 
 
 def at_clock(device: Device, clock_hz: float) -> Device:

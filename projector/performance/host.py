@@ -43,6 +43,17 @@ class Clocks(NamedTuple):
             self.busy_seconds + later.busy_seconds,
         )
 
+    def repeated(self, count: int) -> "Clocks":
+        """These steps `count` times, one after the other: a power by squaring."""
+        whole, power = NO_STEPS, self
+        while count:
+            if count % 2:
+                whole = whole.then(power)
+            count //= 2
+            if count:
+                power = power.then(power)
+        return whole
+
     def waiting_seconds(self, *, keeps_lead: bool) -> float:
         """How long the device idles for the host in one pass of many.
 

@@ -7,8 +7,9 @@ from projector.catalog import Device, HardwareOverrides, MeasuredRates
 from projector.costs import CostModel, Network
 from projector.costs.curves import MeasuredCollectives
 from projector.costs.measured import MeasuredCosts, Use
+from projector.identity import remembered
 from projector.job import ExpertDispatch, MixtureOfExperts, TrainingJob
-from projector.parallelism import Layout
+from projector.parallelism import LayerGroups, Layout
 from projector.provenance import Assumption
 
 _WHY = "`--calibration`; a shape it lacks takes the model's time x the median ratio of measured shapes of its size"
@@ -26,16 +27,19 @@ class Measurements:
         self, rates: MeasuredRates | None, job: TrainingJob, layout: Layout, device: Device, *, backend: str
     ) -> None:
         """Take what was measured; without rates every cost is the catalog's."""
-        self._rates = rates or MeasuredRates()
         self._job, self._layout, self._backend = job, layout, backend
-        self.device = self._measured_device(device)
-        """The device with the bandwidth that was measured."""
-        nominal = CostModel(self.device, layout, backend=backend)
-        self._shapes = None if rates is None else MeasuredCosts(rates, self.device, nominal.seconds)
+        self._groups = layout.layer_groups
+        self._rates, self._shapes = rates or MeasuredRates(), None
         self._curves = MeasuredCollectives(self._rates.curves)
+        self.device = device
+        """The device with the figures that were measured."""
+        if rates is not None:
+            self.device = self._measured_device(rates, device)
+            nominal = CostModel(self.device, self._groups, backend=backend)
+            self._shapes = MeasuredCosts(rates, self.device, nominal.seconds)
 
-    def _measured_device(self, device: Device) -> Device:
-        rates, dispatch = self._rates, self._rates.dispatch
+    def _measured_device(self, rates: MeasuredRates, device: Device) -> Device:
+        dispatch = rates.dispatch
         measured = {
             "elementwise_bytes_per_second": rates.elementwise_bytes_per_second,
             "kernel_gap_seconds": rates.kernel_gap_seconds,
@@ -47,10 +51,12 @@ class Measurements:
         return replace(device, **stated)  # type: ignore[arg-type]
 
     def costs(self, device: Device, overrides: HardwareOverrides | None) -> CostModel:
-        """The cost model at one clock."""
+        """The cost model at one clock; without rates one object for all layouts whose layers cost the same."""
+        if self._shapes is None:
+            return _modelled(device, self._groups, self._backend, overrides)
         return CostModel(
             device,
-            self._layout,
+            self._groups,
             backend=self._backend,
             overrides=overrides,
             measured=self._shapes,
@@ -106,6 +112,11 @@ class Measurements:
             return ()
         what = f"a dispatcher of {rate / GIGA:,.0f} GB/s on {self.device.name}"
         return (Assumption(what=what, why=self.device.provenance[name].why),)
+
+
+@remembered
+def _modelled(device: Device, groups: LayerGroups, backend: str, overrides: HardwareOverrides | None) -> CostModel:
+    return CostModel(device, groups, backend=backend, overrides=overrides)
 
 
 def _counts(counts: Counter[Use], what: str) -> str:

@@ -112,9 +112,15 @@ NOTHING = PassTime()
 """A pass that does nothing."""
 
 
+_RINGS = frozenset({Group.CONTEXT, Group.CONTEXT_OUTER})
+"""Groups whose transfers pass while attention works on what came before."""
+_CONTEXTS = _RINGS | {Group.CONTEXT_INNER}
+
+
 def exposed_part(group: Group) -> str:
     """Waterfall part of exposed communication over a group."""
-    return f"exposed {group.value.replace('_', '-')}-parallel communication"
+    kind = Group.CONTEXT if group in _CONTEXTS else group
+    return f"exposed {kind.value.replace('_', '-')}-parallel communication"
 
 
 def pass_time(works: Iterable[Work], costs: CostModel, software: Software) -> PassTime:
@@ -143,10 +149,10 @@ def exposed_seconds(work: Work, beside: Iterable[Work], costs: CostModel, softwa
     seconds = costs.seconds(work)
     if not isinstance(work, Collective):
         return seconds
-    size = costs.layout.placement(work.group).size
+    size = costs.groups.placement(work.group).size
     if work.group is Group.TENSOR and software.overlap_tensor_parallel:
         return seconds / size + _OVERLAP_SLOWDOWN * seconds
-    if work.group is Group.CONTEXT and work.kind is CollectiveKind.SEND_RECV:
+    if work.group in _RINGS and work.kind is CollectiveKind.SEND_RECV:
         attention = sum(costs.seconds(other) for other in beside if isinstance(other, AttentionKernel))
         return max(0.0, seconds - attention * (size - 1) / size)
     return seconds
@@ -159,5 +165,7 @@ _PART_OF: dict[type, str] = {
     ElementWise: "element-wise work",
 }
 
+PARTS = (*_PART_OF.values(), RECOMPUTE, HOST, *map(exposed_part, Group), SCALES)
+"""Waterfall parts of passes, in the order in which they are told."""
 WORKING = frozenset({_PART_OF[Gemm], _PART_OF[GroupedGemm], _PART_OF[AttentionKernel]})
 """Waterfall parts that draw full power."""

@@ -1,6 +1,6 @@
 """From a laid-out job to the time half of the answer."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import log2
 from typing import NamedTuple
@@ -10,14 +10,15 @@ from projector.costs import CostModel
 from projector.costs.figures import TERA, peak_rate
 from projector.errors import InputError
 from projector.job import Dialect, Schedule, Target, TrainingJob
-from projector.layers import recomputed_layers, shapes_of
+from projector.layers import shapes_of
 from projector.operations import CollectiveKind, Group
 from projector.parallelism import Layout, resolve
 from projector.parallelism.stages import V_SHAPED
-from projector.performance.clock import settled
+from projector.performance.blocks import BlockTime
+from projector.performance.clock import at_gain, settled_gain
 from projector.performance.measured import Measurements
-from projector.performance.passes import NOTHING, PassTime, Traffic
-from projector.performance.stages import BlockTime, BlockTimes
+from projector.performance.passes import NOTHING, PARTS, PassTime, Traffic
+from projector.performance.stages import BlockTimes
 from projector.performance.tail import STEP, stage_tail
 from projector.projection import (
     CommunicationTotal,
@@ -56,7 +57,8 @@ _INTERLEAVED_EXPOSURE = 0.7
 """Share of a send that interleaving leaves exposed: it overlaps sends with compute (prior, from
 NVIDIA/dgxc-benchmarking's ladders)."""
 _CLOCK_PASSES = 3
-"""Projections until the clock and the step that it depends on agree to a per mille."""
+"""Most projections until the clock agrees with the step that it depends on: one to foresee it, one to reach it, and
+one where that moves what hides behind what."""
 
 
 class _Pipeline(NamedTuple):
@@ -114,15 +116,17 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
     chosen = planned_schedule(_chosen(job, schedule), layout.pipeline, layout.run_micro_batches)
     layout = _placed(job, target, layout, chosen)
     measured = Measurements(rates, job, layout, device, backend=backend)
-    device = settled_device = measured.device
-    for _ in range(_CLOCK_PASSES if device.idle_power_share is not None else 1):
-        costs = measured.costs(settled_device, overrides)
+    device, gain = measured.device, 1.0
+    for _ in range(_CLOCK_PASSES):
+        costs = measured.costs(at_gain(device, gain), overrides)
         blocks = BlockTimes(job, layout, costs)
         pipeline = _pipeline(job, layout, costs, blocks)
         phase = pipeline.phase(chosen, layout)
         time = phase_time(chosen, phase)
         parts, traffic = _waterfall(pipeline, time, layout, device)
-        settled_device = settled(device, parts)
+        before, gain = gain, settled_gain(device, parts, gain)
+        if gain == before:
+            break
     iteration = sum(parts.values())
     achieved = model_passes(job) * pipeline.forward_flops * layout.micro_batches / layout.pipeline / iteration / TERA
     peak = peak_rate(device, job.precision.low_precision) / TERA
@@ -138,7 +142,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         communication=_communication(traffic),
         schedule=result,
         compared_schedules=tuple(compared),
-        layer_times=_layer_times(job, layout, blocks),
+        layer_times=_layer_times(layout, blocks),
         warnings=tuple(_warnings(result, layout)),
         measured=measured.notes(overrides),
     )
@@ -174,7 +178,8 @@ def _placed(job: TrainingJob, target: Target, layout: Layout, schedule: Schedule
 
 def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockTimes) -> _Pipeline:
     chunks = tuple(tuple(blocks.chunk(chunk) for chunk in stage.chunks) for stage in layout.stages)
-    tails = [stage_tail(job, layout, costs, rank) for rank in chunks]
+    distinct = {tuple(map(id, rank)): rank for rank in chunks}
+    tails = [stage_tail(job, layout, costs, rank) for rank in distinct.values()]
     return _Pipeline(
         chunks=chunks,
         transfers=_transfers(job, layout, costs),
@@ -205,7 +210,7 @@ def _waterfall(
             for one in (chunk.forward, chunk.backward_input, chunk.backward_weight)
         )
     ).scaled(layout.micro_batches)
-    parts = dict(passes.parts)
+    parts = {name: passes.parts[name] for name in sorted(passes.parts, key=PARTS.index)}
     traffic = dict(passes.plus(pipeline.tail).traffic)
     if layout.pipeline > 1:
         parts[TRANSFERS] = time.sending[rank]
@@ -274,24 +279,21 @@ def _compared(
     return sorted(found, key=lambda one: one.iteration_seconds)
 
 
-def _layer_times(job: TrainingJob, layout: Layout, blocks: BlockTimes) -> tuple[LayerTime, ...]:
+def _layer_times(layout: Layout, blocks: BlockTimes) -> tuple[LayerTime, ...]:
     """By kind of layer; the average where some layers of a kind are recomputed and others are not."""
-    kinds: dict[str, list[BlockTime]] = {}
+    kinds: dict[str, list[tuple[int, BlockTime]]] = {}
     for stage in layout.stages:
         for chunk in stage.chunks:
-            again = recomputed_layers(job.recompute, chunk.layer_ids)
-            ends = [blocks.embedding()] if chunk.embedding else []
-            ends += [blocks.output()] if chunk.output else []
-            ends += [blocks.multi_token_prediction()] * chunk.mtp_layers if chunk.mtp_layers else []
-            layers = [blocks.layer(job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
-            for block in (*ends, *layers):
-                kinds.setdefault(block.name, []).append(block)
-    return tuple(
-        LayerTime(
-            name=name,
-            count=len(held),
-            forward_seconds=sum(block.forward.seconds for block in held) / len(held),
-            backward_seconds=sum(block.backward.seconds for block in held) / len(held),
-        )
-        for name, held in kinds.items()
+            for count, block in blocks.runs(chunk):
+                kinds.setdefault(block.name, []).append((count, block))
+    return tuple(_average(name, runs) for name, runs in kinds.items())
+
+
+def _average(name: str, runs: Sequence[tuple[int, BlockTime]]) -> LayerTime:
+    count = sum(number for number, _ in runs)
+    return LayerTime(
+        name=name,
+        count=count,
+        forward_seconds=sum(number * block.forward.seconds for number, block in runs) / count,
+        backward_seconds=sum(number * block.backward.seconds for number, block in runs) / count,
     )

@@ -1,89 +1,18 @@
 """Time of layers and of the model chunks that pipeline ranks hold."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from itertools import groupby
 
 from projector.costs import CostModel
 from projector.job import DecoderLayer, MixtureOfExperts, RecomputeGranularity, Sharding, TrainingJob
-from projector.layers import (
-    embedding_operations,
-    is_recomputed,
-    output_operations,
-    recomputed_layers,
-    recomputed_modules,
-    repeated_work,
-    shapes_of,
-)
+from projector.layers import recomputed_layers, recomputed_modules, shapes_of
 from projector.layers.decoder import shaped_layer, shaped_prediction
+from projector.layers.ends import shaped_embedding, shaped_output
 from projector.layers.routing import stated_imbalance
-from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operation, held_by
+from projector.operations import NO_PARAMETERS, Operations, held_by
 from projector.parallelism import Chunk, Layout
+from projector.performance.blocks import Again, BlockTime, timed
 from projector.performance.data_parallel import Communicator, sharded_layer
-from projector.performance.host import NO_STEPS, Clocks, Launches, composed
-from projector.performance.passes import HOST, NOTHING, RECOMPUTE, SCALES, PassTime, pass_time
-from projector.schedule import ChunkDurations
-
-
-class BlockTime(NamedTuple):
-    """One micro batch through one layer, or through the model chunk that layers make up."""
-
-    name: str
-    """Kind of layer, for the report."""
-    forward: PassTime = NOTHING
-    """Forward pass."""
-    backward_input: PassTime = NOTHING
-    """Backward pass towards the input, recomputation included."""
-    backward_weight: PassTime = NOTHING
-    """Backward pass towards the weights."""
-    held: Held = NO_PARAMETERS
-    """Trained parameters on the device."""
-    forward_flops: float = 0.0
-    """Floating-point operations of matrix products and attention in the forward pass, causal ones counted once."""
-    forward_clocks: Clocks = NO_STEPS
-    """How host and device take turns in the forward pass."""
-    backward_clocks: Clocks = NO_STEPS
-    """The same in the backward pass."""
-
-    def plus(self, others: Iterable["BlockTime"]) -> "BlockTime":
-        """This block and others one after the other, under this block's name."""
-        blocks = (self, *others)
-        return BlockTime(
-            name=self.name,
-            forward=NOTHING.plus(*(block.forward for block in blocks)),
-            backward_input=NOTHING.plus(*(block.backward_input for block in blocks)),
-            backward_weight=NOTHING.plus(*(block.backward_weight for block in blocks)),
-            held=Held(
-                dense=sum(block.held.dense for block in blocks), expert=sum(block.held.expert for block in blocks)
-            ),
-            forward_flops=sum(block.forward_flops for block in blocks),
-            forward_clocks=composed(block.forward_clocks for block in blocks),
-            backward_clocks=composed(block.backward_clocks for block in reversed(blocks)),
-        )
-
-    @property
-    def backward(self) -> PassTime:
-        """The whole backward pass."""
-        return self.backward_input.plus(self.backward_weight)
-
-    @property
-    def durations(self) -> ChunkDurations:
-        """What a schedule needs."""
-        return ChunkDurations(
-            forward=self.forward.seconds,
-            backward_input=self.backward_input.seconds,
-            backward_weight=self.backward_weight.seconds,
-        )
-
-    def host_bound(self, *, keeps_lead: bool) -> "BlockTime":
-        """Lengthened where the device waits for the host."""
-        ahead = self.forward_clocks.waiting_seconds(keeps_lead=keeps_lead)
-        missing = self.backward_clocks.waiting_seconds(keeps_lead=keeps_lead)
-        share = self.backward_input.seconds / (self.backward.seconds or 1.0)
-        return self._replace(
-            forward=self.forward.lengthened(ahead, HOST),
-            backward_input=self.backward_input.lengthened(missing * share, HOST),
-            backward_weight=self.backward_weight.lengthened(missing * (1 - share), HOST),
-        )
+from projector.performance.passes import SCALES, PassTime
 
 
 class BlockTimes:
@@ -96,26 +25,42 @@ class BlockTimes:
         self._costs = costs
         # The busiest device's experts decide: all ranks wait for it in every exchange of tokens.
         self._shapes = shapes_of(job, layout, routing_factor=stated_imbalance(job, layout) or 1.0)
-        self._modules = recomputed_modules(job.recompute)
-        self._launches = Launches(costs, job.software)
+        recompute = job.recompute
+        by_operation = recompute.granularity is RecomputeGranularity.OPERATIONS
+        self._selective = Again(modules=recomputed_modules(recompute))
+        self._usual = Again(
+            modules=self._selective.modules, by_operation=by_operation, products=recompute.keeps_products
+        )
+        self._rerun = Again(whole=True, by_operation=by_operation, products=recompute.keeps_products)
         self._communicator = Communicator(costs=costs, layout=layout, precision=job.precision)
-        self._layers: dict[tuple[DecoderLayer, bool], BlockTime] = {}
-        self._ends: dict[str, BlockTime] = {}
+        self._operations: dict[int, Operations] = {}
+        self._blocks: dict[tuple[int, Again], tuple[Operations, BlockTime]] = {}
+        self._chunks: dict[tuple[tuple[int, int], ...], BlockTime] = {}
 
     def chunk(self, chunk: Chunk) -> BlockTime:
-        """Time of a model chunk: its layers and ends, and the host that feeds them."""
-        again = recomputed_layers(self._job.recompute, chunk.layer_ids)
-        blocks = [self.layer(self._job.model.layers[index], recomputed=index in again) for index in chunk.layer_ids]
-        if chunk.embedding:
-            blocks.append(self.embedding())
-        if chunk.mtp_layers:
-            blocks += [self.multi_token_prediction()] * chunk.mtp_layers
-        if chunk.output:
-            blocks.append(self.output())
-        # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
-        # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
-        keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
-        return BlockTime(name="chunk").plus([*blocks, *self._scaling(chunk)]).host_bound(keeps_lead=keeps_lead)
+        """Time of a model chunk: its layers and ends, and the host that feeds them. Equal chunks are one object."""
+        runs = self.runs(chunk)
+        content = tuple((count, id(block)) for count, block in runs)
+        if content not in self._chunks:
+            # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
+            # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
+            keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
+            blocks = [*(block.repeated(count) for count, block in runs), *self._scaling(chunk)]
+            self._chunks[content] = BlockTime(name="chunk").plus(blocks).host_bound(keeps_lead=keeps_lead)
+        return self._chunks[content]
+
+    def runs(self, chunk: Chunk) -> list[tuple[int, BlockTime]]:
+        """What a chunk consists of in the order of a forward pass: blocks, and how many of one kind follow."""
+        layers, again = self._job.model.layers, recomputed_layers(self._job.recompute, chunk.layer_ids)
+        held = [self.layer(layers[index], recomputed=index in again) for index in chunk.layer_ids]
+        blocks = [
+            *([self.embedding()] if chunk.embedding else []),
+            *held,
+            *([self.multi_token_prediction()] * chunk.mtp_layers if chunk.mtp_layers else []),
+            *([self.output()] if chunk.output else []),
+        ]
+        equal = (list(run) for _, run in groupby(blocks, key=id))
+        return [(len(run), run[0]) for run in equal]
 
     def _scaling(self, chunk: Chunk) -> list[BlockTime]:
         """Exchange of the largest values that delayed scaling needs, once behind each pass of a chunk.
@@ -131,85 +76,42 @@ class BlockTimes:
 
     def layer(self, layer: DecoderLayer, *, recomputed: bool) -> BlockTime:
         """Time of a decoder layer, all of it recomputed or what selective recomputation says."""
-        key = layer, recomputed
-        if key not in self._layers:
-            name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
-            operations = shaped_layer(layer, self._shapes)
-            by_operation = self._job.recompute.granularity is RecomputeGranularity.OPERATIONS
-            self._layers[key] = self._block(name, operations, recomputed=recomputed, by_operation=by_operation)
-        return self._layers[key]
+        # To hash a layer takes longer than to find it by its identity.
+        operations = self._operations.get(id(layer))
+        if operations is None:
+            operations = self._operations[id(layer)] = shaped_layer(layer, self._shapes)
+        name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
+        return self._block(name, operations, self._rerun if recomputed else self._usual)
 
     def embedding(self) -> BlockTime:
         """Time of the token table."""
-        return self._end("embedding")
+        return self._block("embedding", shaped_embedding(self._shapes), self._selective)
 
     def output(self) -> BlockTime:
         """Time of final norm, output layer and loss."""
-        return self._end("output and loss")
+        operations = shaped_output(self._shapes, tied_elsewhere=self._layout.tied_across_stages)
+        return self._block("output and loss", operations, self._selective)
 
     def multi_token_prediction(self) -> BlockTime:
         """Time of one multi-token-prediction layer."""
-        name = "multi-token prediction"
-        if name not in self._ends:
-            operations = shaped_prediction(self._job.model.layers[-1], self._shapes)
-            self._ends[name] = self._block(name, operations, recomputed=False)
-        return self._ends[name]
+        operations = shaped_prediction(self._job.model.layers[-1], self._shapes)
+        return self._block("multi-token prediction", operations, self._selective)
 
-    def _end(self, name: str) -> BlockTime:
-        makers = {
-            "embedding": embedding_operations,
-            "output and loss": output_operations,
-        }
-        if name not in self._ends:
-            self._ends[name] = self._block(name, makers[name](self._job, self._layout), recomputed=False)
-        return self._ends[name]
-
-    def _block(
-        self, name: str, operations: tuple[Operation, ...], *, recomputed: bool, by_operation: bool = False
-    ) -> BlockTime:
-        costs, software = self._costs, self._job.software
-        forwards = [pass_time(operation.forward, costs, software) for operation in operations]
-        if by_operation:
-            repeated = repeated_work(operations, products=self._job.recompute.keeps_products)
-            again = [pass_time(works, costs, software).renamed(RECOMPUTE) for works in repeated]
-        else:
-            again = [
-                forward.renamed(RECOMPUTE)
-                for operation, forward in zip(operations, forwards, strict=True)
-                if recomputed or is_recomputed(operation, self._modules)
-            ]
-        forward = NOTHING.plus(*forwards)
-        backward_input = NOTHING.plus(
-            *(pass_time(operation.backward_input, costs, software) for operation in operations), *again
-        )
-        backward_weight = NOTHING.plus(
-            *(pass_time(operation.backward_weight, costs, software) for operation in operations)
-        )
-        held = held_by(operations)
-        if self._layout.sharding is Sharding.PARAMETERS:
-            backward = backward_input.seconds + backward_weight.seconds
-            gathered, scattered = self._weight_traffic(operations, forward.seconds, backward)
-            forward, backward_input = forward.plus(gathered), backward_input.plus(scattered)
-        whole = recomputed or by_operation
-        rerun = [operation for operation in operations if whole or is_recomputed(operation, self._modules)]
-        return BlockTime(
-            name=name,
-            forward=forward,
-            backward_input=backward_input,
-            backward_weight=backward_weight,
-            held=held,
-            forward_flops=sum(
-                work.flops
-                for operation in operations
-                for work in operation.forward
-                if not isinstance(work, Collective | ElementWise)
-            ),
-            forward_clocks=self._launches.forward(operations),
-            backward_clocks=self._launches.backward(operations, rerun),
-        )
+    def _block(self, name: str, operations: Operations, again: Again) -> BlockTime:
+        """A block with what full sharding adds to its passes; equal ones are one object."""
+        key = id(operations), again
+        if key not in self._blocks:
+            block = timed(operations, self._costs, self._job.software, name, again)
+            if self._layout.sharding is Sharding.PARAMETERS:
+                gathered, scattered = self._weight_traffic(operations, block.forward.seconds, block.backward.seconds)
+                forward, backward = block.forward.plus(gathered), block.backward_input.plus(scattered)
+                block = block._replace(forward=forward, backward_input=backward)
+            # With what it was made of, so that no other operations get their identity meanwhile.
+            self._blocks[key] = operations, block
+        return self._blocks[key][1]
 
     def _weight_traffic(
-        self, operations: tuple[Operation, ...], forward_seconds: float, backward_seconds: float
+        self, operations: Operations, forward_seconds: float, backward_seconds: float
     ) -> tuple[PassTime, PassTime]:
         """What full sharding adds to the passes of a layer that compute for so long."""
         parallelism, communicator = self._job.parallelism, self._communicator

@@ -7,9 +7,9 @@ from projector.job import OptimizerKind, Sharding, TrainingJob
 from projector.layers import padded_vocabulary
 from projector.operations import CollectiveKind, Group, Held
 from projector.parallelism import Layout
+from projector.performance.blocks import BlockTime
 from projector.performance.data_parallel import Communicator, Window, step_communication
 from projector.performance.passes import NOTHING, PassTime, Traffic, exposed_part
-from projector.performance.stages import BlockTime
 
 OPTIMIZER = "optimizer step"
 """Waterfall part of the update."""

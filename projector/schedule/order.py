@@ -203,6 +203,8 @@ ADAPTIVE = frozenset({Schedule.ZERO_BUBBLE_HEURISTIC, Schedule.SEAAILAB_ILP})
 """Schedules whose order follows the lengths of the passes and what waits between them."""
 ALL_AT_ONCE = frozenset({Schedule.GPIPE, Schedule.LOOPED_BFS})
 """Schedules that keep every micro batch of a run, however many there are."""
+IN_GROUPS = frozenset({Schedule.INTERLEAVED, Schedule.LOOPED_BFS, Schedule.INTERLEAVED_ZERO_BUBBLE})
+"""Schedules that take micro batches in groups."""
 OF_PYTORCH = frozenset(
     {
         Schedule.ONE_F_ONE_B,

@@ -4,14 +4,16 @@ The one door for everybody who has model chunks with their times, whether projec
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from projector.job import Schedule
 from projector.parallelism.batch import groups_suit
 from projector.projection import PipelinePhase, ScheduleResult, StageTime
 from projector.schedule.events import Order
-from projector.schedule.in_flight import in_flight
-from projector.schedule.order import ALL_AT_ONCE, order
+from projector.schedule.in_flight import InFlight, in_flight
+from projector.schedule.order import ALL_AT_ONCE
+from projector.schedule.steady import Kept
 from projector.schedule.timeline import PipelineTime, Timeline, longest_path, pipeline_time, planned_by
 
 _STEADY_GROUPS = 4
@@ -47,9 +49,9 @@ def phase_time(schedule: Schedule, phase: PipelinePhase) -> PipelineTime:
 def scheduled(schedule: Schedule, phase: PipelinePhase, time: PipelineTime | None = None) -> ScheduleResult:
     """What every rank does under a schedule; `time` is that of `phase_time`, if it is known already."""
     time = time or phase_time(schedule, phase)
-    known = short_order(schedule, phase)
-    peaks = in_flight(known)
-    kept = None if phase.activation_bytes is None else in_flight(known, phase.activation_bytes)
+    kind, count = _kept(schedule, phase), _short(schedule, phase)
+    peaks = _passes_in_flight(kind, count)
+    kept = None if phase.activation_bytes is None else in_flight(kind.order(count), phase.activation_bytes)
     return ScheduleResult(
         name=schedule.value,
         stages=tuple(
@@ -79,14 +81,23 @@ def grouped(phase: PipelinePhase) -> PipelinePhase:
 
 def short_order(schedule: Schedule, phase: PipelinePhase) -> Order:
     """The order of as many micro batches as show what is in flight; raises what `order` raises for all of them."""
+    return _kept(schedule, phase).order(_short(schedule, phase))
+
+
+def _short(schedule: Schedule, phase: PipelinePhase) -> int:
+    """As many micro batches as show what is in flight."""
     group, run = phase.group or phase.stages, phase.micro_batches
-    count = run if schedule in ALL_AT_ONCE else min(run, _STEADY_GROUPS * group + run % group)
-    return _order(schedule, phase, count)
+    return run if schedule in ALL_AT_ONCE else min(run, _STEADY_GROUPS * group + run % group)
+
+
+@lru_cache(maxsize=64)
+def _passes_in_flight(kind: Kept, micro_batches: int) -> tuple[InFlight, ...]:
+    return in_flight(kind.order(micro_batches))
 
 
 def replay(schedule: Schedule, phase: PipelinePhase) -> Replay:
     """One run event by event, with fewer micro batches where it has more than `MOST_EVENTS`."""
-    found = _order(schedule, phase, replayed_micro_batches(phase))
+    found = _kept(schedule, phase).order(replayed_micro_batches(phase))
     line = longest_path(found, phase.chunks, phase.transfer_seconds[: phase.stages], blocking=phase.blocking)
     return Replay(order=found, timeline=line)
 
@@ -99,6 +110,6 @@ def replayed_micro_batches(phase: PipelinePhase) -> int:
     return phase.micro_batches if excess <= 0 else phase.micro_batches - -(-excess // group) * group
 
 
-def _order(schedule: Schedule, phase: PipelinePhase, count: int) -> Order:
+def _kept(schedule: Schedule, phase: PipelinePhase) -> Kept:
     passes = planned_by(schedule, phase.chunks, phase.pending)
-    return order(schedule, phase.stages, phase.chunks_per_stage, count, phase.group, passes=passes)
+    return Kept(schedule, phase.stages, phase.chunks_per_stage, phase.group, passes)

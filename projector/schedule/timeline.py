@@ -1,25 +1,21 @@
 """The time of a schedule: the longest path through its partial order."""
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from projector.job import Schedule
 from projector.parallelism.stages import PENDING_PER_STAGE
 from projector.projection import ChunkDurations
-from projector.schedule.events import Kind, Order, Passes
-from projector.schedule.order import ADAPTIVE, order
+from projector.schedule.events import Order, Passes
+from projector.schedule.order import ADAPTIVE, ALL_AT_ONCE
+from projector.schedule.steady import Kept, run
+from projector.schedule.steps import KINDS, Lengths, advance, begun, lengths, program
 
-_MAX_EVENTS = 4096
-"""Events above which `pipeline_time` computes two shorter runs and continues their slope."""
 LENGTH_UNITS = 9
 """Parts of a micro batch's time on a stage to which the planned lengths of its passes are rounded."""
-_STEADY_FILLINGS = 3
-_STEADY_GROUPS = 2
-"""Groups of micro batches after which a schedule repeats itself: with one chunk every micro batch,
-with several every group."""
-
+_MOST_AT_ONCE = 100_000
+"""Forward and backward passes above which a schedule that keeps all micro batches is continued from two runs: its
+forwards and its backwards each go at the pace of their slowest stage by then."""
 
 Durations: TypeAlias = Sequence[Sequence[ChunkDurations]]
 """By pipeline rank and chunk."""
@@ -75,6 +71,19 @@ class PipelineTime(NamedTuple):
         """The phase where ranks begin the next iteration without waiting for each other."""
         return self._replace(seconds=self.span)
 
+    def continued(self, shorter: "PipelineTime", times: int) -> "PipelineTime":
+        """Longer by `times` what this is longer than a `shorter` run."""
+
+        def more(one: float, other: float) -> float:
+            return one + (one - other) * times
+
+        return PipelineTime(
+            seconds=more(self.seconds, shorter.seconds),
+            busy=tuple(map(more, self.busy, shorter.busy)),
+            sending=tuple(map(more, self.sending, shorter.sending)),
+            span=more(self.span, shorter.span),
+        )
+
     def repeated(self, times: int) -> "PipelineTime":
         """Several runs one after another."""
         return PipelineTime(
@@ -92,9 +101,18 @@ def longest_path(order: Order, durations: Durations, transfer: Sequence[float], 
     between chunks), either way. With `blocking` a send occupies its sender, as in Megatron-LM's 1F1B without
     `overlap_p2p_comm`; without, it only delays the receiver.
     """
-    walk = _Walk(order, durations, transfer, blocking=blocking)
-    walk.run()
-    return walk.timeline()
+    found = program(order)
+    known = lengths(order, durations, transfer, blocking=blocking)
+    ends, clock = [0.0] * (len(found.steps) + 1), [0.0] * order.pipeline
+    advance(found.steps, 0, known, ends, clock)
+    busy, sending = _occupied(order, durations, known, order.micro_batches)
+    return Timeline(
+        starts=tuple(begun(found.steps, known, ends, numbers) for numbers in found.ranks),
+        ends=tuple(tuple(ends[number] for number in numbers) for numbers in found.ranks),
+        busy=busy,
+        sending=sending,
+        finished=tuple(clock),
+    )
 
 
 def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of its cost
@@ -110,34 +128,27 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
 ) -> PipelineTime:
     """Totals of the pipeline phase for any number of micro batches, with several chunks in groups of `group`.
 
-    A schedule that is planned by memory may keep `pending` micro batches on a rank, or `PENDING_PER_STAGE`.
-
-    A schedule repeats itself once the pipeline is full, so long ones are continued from two shorter ones that differ by
-    one period: a micro batch with one chunk, a group of them, `pipeline` if not said, with several.
+    A schedule that is planned by memory may keep `pending` micro batches on a rank, or `PENDING_PER_STAGE`. What a
+    schedule repeats once the pipeline is full is not walked every time, with the same result (`steady`).
     """
-    pipeline = len(durations)
     passes = planned_by(schedule, durations, pending)
+    kind = Kept(schedule, len(durations), chunks, group, passes)
+    most = max(2, _MOST_AT_ONCE // (2 * len(durations) * chunks))
+    if schedule in ALL_AT_ONCE and micro_batches > most:
+        shorter, longer = (_walked(kind, count, durations, transfer, blocking=blocking) for count in (most - 1, most))
+        return longer.continued(shorter, micro_batches - most)
+    return _walked(kind, micro_batches, durations, transfer, blocking=blocking)
 
-    def path(count: int) -> Timeline:
-        events = order(schedule, pipeline, chunks, count, group, passes=passes)
-        return longest_path(events, durations, transfer[:pipeline], blocking=blocking)
 
-    size = group or pipeline
-    step = 1 if chunks == 1 else size
-    short_count = micro_batches % step + (size * _STEADY_GROUPS if chunks > 1 else pipeline * _STEADY_FILLINGS)
-    if pipeline * chunks * micro_batches * 2 <= _MAX_EVENTS or micro_batches <= short_count + step:
-        line = path(micro_batches)
-        return PipelineTime(seconds=line.seconds, busy=line.busy, sending=line.sending, span=line.span)
-    short, long = path(short_count), path(short_count + step)
-    repeats = (micro_batches - short_count) // step
-    busy = tuple(one + (other - one) * repeats for one, other in zip(short.busy, long.busy, strict=True))
-    sending = tuple(one + (other - one) * repeats for one, other in zip(short.sending, long.sending, strict=True))
-    occupied = [after - before for before, after in zip(_occupied(short), _occupied(long), strict=True)]
-    seconds, span = (
-        start + max(end - start, *occupied) * repeats
-        for start, end in ((short.seconds, long.seconds), (short.span, long.span))
-    )
-    return PipelineTime(seconds=seconds, busy=busy, sending=sending, span=span)
+def _walked(
+    kind: Kept, micro_batches: int, durations: Durations, transfer: Sequence[float], *, blocking: bool
+) -> PipelineTime:
+    found = run(kind, micro_batches)
+    known = lengths(found.order, durations, transfer[: kind.pipeline], blocking=blocking)
+    finished, started = found.repeating.walked(known, found.repetitions)
+    busy, sending = _occupied(found.order, durations, known, micro_batches)
+    span = max(end - start for start, end in zip(started, finished, strict=True))
+    return PipelineTime(seconds=max(finished), busy=busy, sending=sending, span=span)
 
 
 def planned_by(schedule: Schedule, durations: Durations, pending: int | None) -> Passes | None:
@@ -161,104 +172,12 @@ def planned_passes(durations: Durations, limit: int) -> Passes:
     return Passes(lengths=lengths, limit=limit)
 
 
-def _occupied(line: Timeline) -> tuple[float, ...]:
-    """Seconds in which each rank does something."""
-    return tuple(busy + sending for busy, sending in zip(line.busy, line.sending, strict=True))
-
-
-def _hops(order: Order, transfer: Sequence[float]) -> tuple[float, ...]:
-    """Seconds from each virtual stage to the next; 0 behind the last and between two of one rank."""
-    ranks = [order.rank_of(stage) for stage in range(order.pipeline * order.chunks)]
-    hops = [
-        0.0 if one == other else transfer[min(one, other) if abs(one - other) == 1 else max(one, other)]
-        for one, other in pairwise(ranks)
-    ]
-    return (*hops, 0.0)
-
-
-class _Walk:
-    """Runs ranks in turn; one that lacks an input sleeps until the event it waits for has ended.
-
-    Events have flat numbers, because enum members are slow dictionary keys: virtual stage x micro batches + micro batch
-    for forwards, shifted by the number of forwards for backwards.
-    """
-
-    def __init__(self, order: Order, durations: Durations, transfer: Sequence[float], *, blocking: bool) -> None:
-        self._order = order
-        self._hops = _hops(order, transfer)
-        self._blocking = blocking
-        self._stages = order.pipeline * order.chunks
-        self._forwards = self._stages * order.micro_batches
-        self._arrival: list[float | None] = [None] * (2 * self._forwards)
-        self._sleepers: dict[int, int] = {}
-        self._clock = [0.0] * order.pipeline
-        self._sending = [0.0] * order.pipeline
-        self._starts: list[list[float]] = [[] for _ in range(order.pipeline)]
-        self._ends: list[list[float]] = [[] for _ in range(order.pipeline)]
-        self._busy = tuple(sum(one.total for one in rank) * order.micro_batches for rank in durations)
-        merged = not order.splits_backward
-        self._lengths = [
-            [
-                (one.forward, one.backward_input + (one.backward_weight if merged else 0.0), one.backward_weight)
-                for one in rank
-            ]
-            for rank in durations
-        ]
-
-    def run(self) -> None:
-        """Run every event, or raise when ranks wait for each other."""
-        ready = deque(range(self._order.pipeline))
-        while ready:
-            ready.extend(self._advance(ready.popleft()))
-        if self._sleepers:
-            msg = f"the schedule's ranks {sorted(self._sleepers.values())} wait for each other"
-            raise RuntimeError(msg)
-
-    def _advance(self, rank: int) -> list[int]:
-        """Run the events of a rank until an input is missing; the ranks that this wakes."""
-        woken: list[int] = []
-        events, starts, ends = self._order.ranks[rank], self._starts[rank], self._ends[rank]
-        lengths, clock = self._lengths[rank], self._clock[rank]
-        stages = [self._order.virtual_stage(rank, chunk) for chunk in range(self._order.chunks)]
-        arrival, sleepers, count, last = self._arrival, self._sleepers, self._order.micro_batches, self._stages - 1
-        for position in range(len(starts), len(events)):
-            kind, chunk, micro_batch = events[position]
-            if kind is Kind.W:
-                starts.append(clock)
-                clock += lengths[chunk][2]
-                ends.append(clock)
-                continue
-            stage = stages[chunk]
-            if kind is Kind.F:
-                number, edge, step = stage * count + micro_batch, 0, -count
-                length, hop = lengths[chunk][0], self._hops[stage]
-            else:
-                number, edge, step = self._forwards + stage * count + micro_batch, last, count
-                length, hop = lengths[chunk][1], self._hops[stage - 1]
-            if stage != edge:
-                arrived = arrival[number + step]
-                if arrived is None:
-                    sleepers[number + step] = rank
-                    break
-                clock = max(clock, arrived)
-            starts.append(clock)
-            clock += length
-            ends.append(clock)
-            arrival[number] = clock + hop
-            if self._blocking:
-                clock += hop
-                self._sending[rank] += hop
-            if number in sleepers:
-                woken.append(sleepers.pop(number))
-        self._clock[rank] = clock
-        return woken
-
-    def timeline(self) -> Timeline:
-        """What was found."""
-        return Timeline(
-            starts=tuple(map(tuple, self._starts)),
-            ends=tuple(map(tuple, self._ends)),
-            busy=self._busy,
-            sending=tuple(self._sending),
-            finished=tuple(self._clock),
-        )
+def _occupied(
+    order: Order, durations: Durations, known: Lengths, micro_batches: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds in which each rank works, and in which it sends."""
+    busy = tuple(sum(one.total for one in rank) * micro_batches for rank in durations)
+    sends = [0.0] * order.pipeline
+    for stage in range(len(known.sending) // KINDS):
+        sends[order.rank_of(stage)] += sum(known.sending[stage * KINDS : (stage + 1) * KINDS])
+    return busy, tuple(seconds * micro_batches for seconds in sends)

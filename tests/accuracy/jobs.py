@@ -146,8 +146,11 @@ def _precision(row: Row) -> Precision:
         second_moment_bytes=0 if _flag(row, "optimizer") == "muon" else moment,
         low_precision=low,
         weight_transposes=not bridge,
-        # The names of Megatron-Bridge's FP8 recipes end in `cs`, current scaling, or `mx`.
-        delayed_scaling=not bridge and "current" not in text and _flag(row, "fp8-recipe") in {None, "delayed"},
+        # The names of Megatron-Bridge's FP8 recipes end in `cs`, current scaling, or `mx`; torchao's float8 takes the
+        # scales of the tensor at hand.
+        delayed_scaling=not (bridge or titan)
+        and not any(word in text for word in ("current", "tensorwise"))
+        and _flag(row, "fp8-recipe") in {None, "delayed"},
         low_precision_weights=bool(_flag(row, "fp8-param-gather")) or (bridge and low is LowPrecision.FP8),
     )
 

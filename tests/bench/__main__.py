@@ -10,7 +10,7 @@ from typing import Any
 from projector.api import Question, project
 from projector.config import overrides_from_pairs, read_file
 from projector.errors import InputError
-from tests.bench import memory
+from tests.bench import memory, performance
 from tests.bench.measure import paired
 from tests.config.primus_tree import ROOT as PRIMUS
 from tests.config.primus_tree import recipes
@@ -76,5 +76,5 @@ if __name__ == "__main__":
     _cold()
     _warm()
     _reading()
-    for line in memory.lines():
+    for line in (*memory.lines(), *performance.lines()):
         print(line)

@@ -28,27 +28,29 @@ def lines() -> Iterator[str]:
     # What the measurement itself holds is no work for the collector of a program that projects.
     gc.collect()
     gc.freeze()
-    described = [_seconds(case) for case in cases]
+    described = [memory_seconds(case) for case in cases]
     beyond = [_after(_without_pipeline(case), case) for case in cases]
     yield f"memory of {len(cases)} distinct layouts, milliseconds of processor time:"
-    yield _line("with the description of new layer shapes", described)
-    yield _line("beyond it", beyond)
-    yield _line("resolution of the layout, before", [_resolving(case) for case in cases])
-    yield _line(f"with the allocator replayed ({REPLAYED} of them)", [_replaying(case) for case in cases[:REPLAYED]])
+    yield line("with the description of new layer shapes", described)
+    yield line("beyond it", beyond)
+    yield line("resolution of the layout, before", [_resolving(case) for case in cases])
+    yield line(f"with the allocator replayed ({REPLAYED} of them)", [_replaying(case) for case in cases[:REPLAYED]])
     for name, case in largest():
-        first, *more = [_seconds(case) for _ in range(1 + REPEATS)]
+        first, *more = [memory_seconds(case) for _ in range(1 + REPEATS)]
         stages = f"{case.layout.pipeline} stages x {case.layout.virtual_pipeline} chunks"
         yield f"  {name}, {stages}: {min(more) * 1e3:.2f}, with new shapes and schedule {first * 1e3:.2f}"
         yield f"    and with the caching allocator replayed: {_replaying(case) * 1e3:.0f}"
     gc.unfreeze()
 
 
-def _line(what: str, seconds: list[float]) -> str:
+def line(what: str, seconds: list[float]) -> str:
+    """Median and 95th percentile in milliseconds."""
     percentiles = quantiles(seconds, n=100)
     return f"  {what}: p50 {median(seconds) * 1e3:.3f}, p95 {percentiles[94] * 1e3:.3f}"
 
 
-def _seconds(case: Case) -> float:
+def memory_seconds(case: Case) -> float:
+    """Of one projection of memory without the allocator's replay."""
     start = time.process_time()
     project_memory(case.job, case.layout, case.device, replay=False)
     return time.process_time() - start
@@ -61,7 +63,7 @@ def _replaying(case: Case) -> float:
 
 
 def _resolving(case: Case) -> float:
-    target = _target(case)
+    target = target_of(case)
     start = time.process_time()
     resolve(case.job, target)
     return time.process_time() - start
@@ -69,18 +71,19 @@ def _resolving(case: Case) -> float:
 
 def _after(described: Case, case: Case) -> float:
     """The time of a case whose layers `described` has."""
-    _seconds(described)
-    return _seconds(case)
+    memory_seconds(described)
+    return memory_seconds(case)
 
 
 def _without_pipeline(case: Case) -> Case:
     """The same layers on one stage."""
     parallelism = replace(case.job.parallelism, pipeline=1, virtual_pipeline=1)
     job = replace(case.job, parallelism=parallelism)
-    return Case(job=job, layout=resolve(job, _target(case)), device=case.device)
+    return Case(job=job, layout=resolve(job, target_of(case)), device=case.device)
 
 
-def _target(case: Case) -> Target:
+def target_of(case: Case) -> Target:
+    """The cluster that a case is laid out on."""
     return Target(
         device=case.device.name,
         nodes=case.layout.world // case.layout.devices_per_node,

@@ -115,7 +115,7 @@ peak_tflops:
         ),
         pytest.param(
             "launch_us: {value: 5, source: x, status: guessed}",
-            "bad.yaml.launch_us.status: 'guessed'; expected estimated, or nothing",
+            "bad.yaml.launch_us.status: 'guessed'; expected estimated, assumed, or nothing",
             id="unknown status",
         ),
         pytest.param(

@@ -139,6 +139,7 @@ def test_our_own_options_and_variables_are_these() -> None:
         "--format",
         "--gpu-file",
         "--host-factor",
+        "--packed-length",
         "--output",
         "--primus-root",
         "--routing-imbalance",

@@ -79,6 +79,21 @@ def test_key_value_heads_that_tensor_ranks_share_are_named(tensor: int, *, noted
     assert any("Megatron-Core 0.16" in note.why for note in notes) is noted
 
 
+def test_the_first_of_hierarchical_sizes_exchanges_heads() -> None:
+    values = {"context_parallel_size": 8, "cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": [4, 2]}
+    loaded = load(flat_text(**values))
+    assert loaded.job.parallelism.context_exchange == 4
+    assert not loaded.unmodelled
+    assert load(flat_text(**{**values, "cp_comm_type": "p2p"})).job.parallelism.context_exchange is None
+
+
+@pytest.mark.parametrize("sizes", [[4], [4, 4], [2, 2, 2], [-4, -2]], ids=str)
+def test_hierarchical_sizes_multiply_to_the_context_parallel_degree(sizes: list[int]) -> None:
+    text = flat_text(context_parallel_size=8, cp_comm_type="a2a+p2p", hierarchical_context_parallel_sizes=sizes)
+    with pytest.raises(ConfigurationError, match="two sizes whose product is the context-parallel degree, 8"):
+        load(text)
+
+
 @pytest.mark.parametrize(("ranks", "noted"), [(1, False), (2, True)])
 def test_hierarchical_context_communication_is_named_where_it_runs(ranks: int, *, noted: bool) -> None:
     notes = load(flat_text(context_parallel_size=ranks, cp_comm_type="a2a+p2p")).unmodelled

@@ -198,3 +198,17 @@ GRAPHED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
 def test_modules_that_transformer_engine_captures_are(keys: dict[str, object], modules: tuple[str, ...]) -> None:
     """Megatron-LM transformer_config.py `cuda_graph_impl`, `cuda_graph_modules`."""
     assert load(flat_text(**keys)).job.software.graphed_modules == modules
+
+
+SAMPLES: dict[str, tuple[dict[str, object], bool]] = {
+    "nothing": ({}, False),
+    "packed, attention across samples": ({"enable_packed_sequences": True}, False),
+    "packed, attention inside them": ({"enable_packed_sequences": True, "use_packed_attention": True}, True),
+    "Megatron-LM's SFT": ({"sft": True}, True),
+    "documents of pre-training": ({"dataloader_inter_document_masking": True}, True),
+}
+
+
+@pytest.mark.parametrize(("keys", "masks"), SAMPLES.values(), ids=SAMPLES)
+def test_attention_stays_inside_samples_with(keys: dict[str, object], *, masks: bool) -> None:
+    assert load(flat_text(**keys)).job.batch.masks_samples is masks

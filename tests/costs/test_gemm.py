@@ -92,8 +92,48 @@ def test_an_unknown_backend_names_the_known_ones() -> None:
 
 
 def test_a_format_without_a_rate_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(NotAvailable, match=r"no rate of nvfp4 GEMMs is known on MI300X; known are bf16, fp8"):
-        AnalyticalGemm(device("MI300X"))(Gemm(m=1, n=1, k=1, low_precision=LowPrecision.NVFP4))
+    bare = replace(device("GB200"), gemm_tflops={"bf16": 1478.0})
+    with pytest.raises(NotAvailable, match=r"no rate of nvfp4 GEMMs is known on GB200; known are bf16"):
+        AnalyticalGemm(bare)(Gemm(m=1, n=1, k=1, low_precision=LowPrecision.NVFP4))
+
+
+LOW = LowPrecision
+OFFERED: dict[str, set[LowPrecision]] = {
+    "MI250X": set(),
+    "A100-80GB": set(),
+    "MI300A": {LOW.FP8, LOW.FP8_BLOCK},
+    "MI300X": {LOW.FP8, LOW.FP8_BLOCK},
+    "MI325X": {LOW.FP8, LOW.FP8_BLOCK},
+    "H100": {LOW.FP8, LOW.FP8_BLOCK},
+    "H200": {LOW.FP8, LOW.FP8_BLOCK},
+    "MI350X": set(LOW) - {LOW.NVFP4},
+    "MI355X": set(LOW) - {LOW.NVFP4},
+    "B200": set(LOW),
+    "GB200": set(LOW),
+    "B300": set(LOW),
+    "GB300": set(LOW),
+}
+"""Formats of the matrix units: AMD CDNA 2 to 4 and NVIDIA Ampere to Blackwell architecture papers."""
+
+
+@pytest.mark.parametrize("low", LowPrecision)
+@pytest.mark.parametrize("name", OFFERED)
+def test_a_format_is_costed_where_the_gpu_has_it_and_refused_elsewhere(name: str, low: LowPrecision) -> None:
+    part = device(name)
+    wide = Gemm(m=8192, n=28672, k=8192)
+    if low in OFFERED[name]:
+        seconds = AnalyticalGemm(part)(replace(wide, low_precision=low))
+        assert wide.flops / (part.peak_tflops[peak_format(low)] * 1e12) < seconds < AnalyticalGemm(part)(wide)
+        return
+    with pytest.raises(NotAvailable, match=f"{part.name} has no matrix units for {low.value}; .*bf16"):
+        AnalyticalGemm(part)(replace(wide, low_precision=low))
+
+
+@pytest.mark.parametrize("name", sorted(OFFERED))
+def test_every_gpu_of_a_datacenter_answers_in_16_bits(name: str) -> None:
+    part = device(name)
+    work = Gemm(m=8192, n=8192, k=8192)
+    assert 0.3 < work.flops / AnalyticalGemm(part)(work) / (part.peak_tflops["bf16"] * 1e12) < 0.9
 
 
 def test_few_tiles_leave_compute_units_idle() -> None:

@@ -33,6 +33,8 @@ def seconds(work: AttentionKernel) -> float:
         ({"window": 1024}, 0.2, 0.3),
         ({"chunk": 1024}, 0.12, 0.16),
         ({"chunk": 16384}, 1.0, 1.0),
+        ({"packed": 1024}, 0.12, 0.16),
+        ({"packed": 1024, "window": 512}, 0.09, 0.12),
         ({"heads": 64}, 1.8, 2.1),
         ({"query_length": 4096, "key_length": 4096}, 0.2, 0.35),
         ({"query_length": 2048}, 0.2, 0.4),
@@ -59,6 +61,31 @@ def test_every_device_of_context_parallelism_attends_to_its_share(
     whole = replace(BASE, window=window, chunk=chunk)
     part = replace(whole, query_length=BASE.query_length // 2**power)
     assert part.attended_pairs == pytest.approx(whole.attended_pairs / 2**power)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("window", "chunk", "packed"), [(None, 4, None), (None, None, 8), (3, None, None), (3, None, 8)]
+)
+def test_attended_pairs_are_those_of_the_mask(
+    window: int | None, chunk: int | None, packed: int | None, *, causal: bool
+) -> None:
+    """Counted one by one over 16 tokens; half of the diagonal counts where halving the square decides."""
+    length, part = 16, chunk or packed or 16
+    pairs = [
+        1.0 if key < query or window else 0.5
+        for query in range(length)
+        for key in range(length)
+        if key // part == query // part and (not window or query - key < window) and key <= query
+    ]
+    whole = 2 * sum(pairs) if window is None else None
+    work = replace(
+        BASE, query_length=length, key_length=length, window=window, chunk=chunk, packed=packed, causal=causal
+    )
+    if causal:
+        assert work.attended_pairs == pytest.approx(sum(pairs))
+    elif whole is not None:
+        assert work.attended_pairs == pytest.approx(whole)
 
 
 @given(st.integers(0, 2**34), st.integers(0, 2**34), st.integers(1, 50))

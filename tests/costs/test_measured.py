@@ -10,7 +10,7 @@ from projector.config import read_calibration_file
 from projector.costs import Network
 from projector.costs.gemm import AnalyticalGemm
 from projector.costs.measured import LONG_SECONDS, Measurable, MeasuredCosts, Use, shape_of, work_of
-from projector.operations import AttentionKernel, CollectiveKind, Gemm
+from projector.operations import AttentionKernel, CollectiveKind, Gemm, GemmLayout
 from projector.parallelism import Placement
 
 B200 = catalog.device("B200")
@@ -92,6 +92,16 @@ def test_a_shape_that_is_missing_takes_the_model_corrected_by_its_neighbours() -
 )
 def test_a_kind_that_was_not_measured_is_modelled(work: Measurable) -> None:
     assert timed(one(SHAPE, 1.0, Regime.SUSTAINED), work) == (model(work), Use.ANALYTICAL)
+
+
+def test_each_layout_of_a_shape_takes_its_own_time_and_a_table_without_layouts_serves_all() -> None:
+    tn, nn, other = (Gemm(m=4096, k=8192, n=1024, layout=layout) for layout in GemmLayout)
+    table = {SHAPE._replace(layout="TN"): 0.5e-3, SHAPE._replace(layout="NN"): 0.7e-3}
+    rates = MeasuredRates(gemm=Rates(table, Regime.SUSTAINED))
+    assert [timed(rates, work)[0] for work in (tn, nn)] == [pytest.approx(each / TRAINING) for each in table.values()]
+    assert timed(rates, other)[1] is Use.CORRECTED
+    plain = one(SHAPE, 0.5e-3, Regime.SUSTAINED)
+    assert {timed(plain, work) for work in (tn, nn, other)} == {(0.5e-3 / TRAINING, Use.MEASURED)}
 
 
 def test_every_measured_shape_is_found_again() -> None:

@@ -1,27 +1,42 @@
-"""The cost models beside tables that others measured; the network model has read some of them, the GEMM model none."""
+"""The cost models beside tables that others measured; some of the catalog's rates and curves come from them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import pytest
 import yaml
 
 from projector.catalog import device
+from projector.config import read_calibration_file
 from projector.costs import Network
 from projector.costs.gemm import AnalyticalGemm
+from projector.costs.measured import LONG_SECONDS, work_of
 from projector.job import LowPrecision
-from projector.operations import CollectiveKind, Gemm
+from projector.operations import CollectiveKind, Gemm, GemmLayout
 from projector.parallelism import Placement
 
 MEASURED = yaml.safe_load(Path(__file__).with_name("published_rates.yaml").read_text(encoding="utf-8"))["measured"]
-FORMATS = {"fp16": None, "bf16": None, "fp8": LowPrecision.FP8}
+SITE = read_calibration_file(files("projector").joinpath("catalog/rates/b200-bf16.json").read_text()).rates
+FORMATS = {"fp16": None, "bf16": None, "fp8": LowPrecision.FP8, "fp4": LowPrecision.NVFP4}
 LARGE = 4096
 """Below, a library's choice of tiles and the launch decide, not the chip."""
 
 
 BANDWIDTH_BOUND_BYTES = 128 * 2**20
 """Above, bandwidth decides. Below, latency does, which is higher inside training than in a loop of one collective."""
+
+
+def told(table: str, errors: Sequence[float]) -> str:
+    """Mean absolute error, bias and worst of a table; `pytest -s` shows them."""
+    worst = max(errors, key=abs)
+    figures = (
+        f"MAE {100 * fmean(map(abs, errors)):.1f} %, bias {100 * fmean(errors):+.1f} %, worst {100 * worst:+.1f} %"
+    )
+    return f"{table}: n {len(errors)}, {figures}"
 
 
 def _squares() -> list[Any]:
@@ -48,6 +63,35 @@ def test_large_square_products_run_at_the_published_rate_within_two_fifths(
 def test_over_all_large_square_products_the_rate_is_neither_high_nor_low() -> None:
     ratios = [_projected_tflops(*case.values[:3]) / case.values[3] for case in _squares()]
     assert median(ratios) == pytest.approx(1.0, abs=0.1)
+
+
+B200_LONG: list[tuple[Gemm, float]] = [
+    (work, seconds)
+    for shape, seconds in (SITE.gemm.seconds.items() if SITE.gemm else ())
+    if isinstance(work := work_of(shape), Gemm) and seconds >= LONG_SECONDS
+]
+"""Products of SimuMax's B200 table that ran long enough to meet the power limit, 8 batches at a time or alone."""
+
+
+@pytest.mark.parametrize("layout", GemmLayout)
+def test_products_of_every_layout_take_the_time_of_the_b200_table(layout: GemmLayout) -> None:
+    """Beyond the traffic of results that are added to, the layout has no effect: no rate of its own is needed."""
+    benchmark = AnalyticalGemm(replace(device("B200"), training_factor=1.0))
+    errors = [benchmark(work) / seconds - 1 for work, seconds in B200_LONG if work.layout is layout]
+    print(told(f"B200 bf16 {layout.value}, {LONG_SECONDS * 1e3:g} ms and longer", errors))
+    assert len(errors) > 50
+    assert abs(fmean(errors)) < 0.02
+    assert fmean(map(abs, errors)) < 0.045
+
+
+@pytest.mark.parametrize(
+    "gpu", sorted({entry["gpu"] for entry in MEASURED["gemm_square"] if entry["dtype"] in FORMATS})
+)
+def test_the_error_of_each_table_of_square_products_is_told(gpu: str) -> None:
+    errors = [_projected_tflops(*case.values[:3]) / case.values[3] - 1 for case in _squares() if case.values[0] == gpu]
+    print(told(f"{gpu} squares of {LARGE} and more", errors))
+    assert errors
+    assert fmean(map(abs, errors)) < 0.35
 
 
 def _collectives() -> list[Any]:

@@ -148,7 +148,7 @@ def test_latent_attention_holds_the_weights_of_its_definition(rank: int | None) 
 
 
 TRAFFIC = {
-    "a cast to fp8 reads 16 bits and writes two copies of 8": ("quantize", 4),
+    "a cast to fp8 reads 16 bits twice and writes two copies of 8": ("quantize", 6),
     "cross entropy passes fp32 logits twice": ("cross_entropy", 8),
     "its gradient reads and writes 16 bits": ("cross_entropy_backward", 4),
     "the table's gradient is zeroed, filled and added to fp32": ("embedding_gradient", 12),
@@ -165,6 +165,60 @@ def test_bytes_that_pass_memory_for_each_element(name: str, bytes_per_element: i
     works = [work for each in operations for half in halves(each) for work in half]
     first = next(work for work in works if isinstance(work, ElementWise) and work.name == name)
     assert first.bytes_read + first.bytes_written == bytes_per_element * elements
+
+
+def test_the_three_products_of_a_linear_layer_lie_as_blas_sees_them() -> None:
+    """For y = x W^T, TN forward, NN for the input's gradient, NT for the weight's: layouts of SimuMax's B200 table."""
+    layer = next(each for each in described() if each.name == "mlp.linear_fc2")
+    forward, gradient, weight = (
+        next(work for work in half if isinstance(work, Gemm))
+        for half in (layer.forward, layer.backward_input, layer.backward_weight)
+    )
+    assert [each.layout.value for each in (forward, gradient, weight)] == ["TN", "NN", "NT"]
+    assert (weight.m, weight.n, weight.k) == (forward.n, forward.k, forward.m)
+
+
+CASTS = {
+    "fp8, scale of earlier iterations": (LowPrecision.FP8, True, 2, 2.0),
+    "fp8, largest value first": (LowPrecision.FP8, False, 4, 2.0),
+    "blocks of 128": (LowPrecision.FP8_BLOCK, False, 2, 2 * (1 + 4 / 128)),
+    "mxfp8": (LowPrecision.MXFP8, False, 2, 2 * (1 + 1 / 32) + 3),
+    "mxfp6": (LowPrecision.MXFP6, False, 2, 2 * (0.75 + 1 / 32) + 3),
+    "mxfp4": (LowPrecision.MXFP4, False, 6, 2 * (0.5 + 1 / 32) + 1),
+    "nvfp4": (LowPrecision.NVFP4, False, 6, 2 * (0.5 + 1 / 16) + 1),
+}
+
+
+@pytest.mark.parametrize(("low", "delayed", "read", "written"), CASTS.values(), ids=CASTS)
+def test_a_cast_reads_16_bits_and_writes_both_copies_with_their_scales(
+    low: LowPrecision, read: int, written: float, *, delayed: bool
+) -> None:
+    asked = job(model((DENSE,)), precision=Precision(low_precision=low, delayed_scaling=delayed))
+    casts = [
+        work
+        for each in described_in(asked)
+        for work in each.forward
+        if isinstance(work, ElementWise) and work.name == "quantize"
+    ]
+    assert casts[0].bytes_read == read * 4096 * 8192
+    assert casts[0].bytes_written == pytest.approx(written * 4096 * 8192)
+
+
+def test_hierarchical_context_parallelism_exchanges_heads_inside_and_passes_keys_outside() -> None:
+    """Transformer Engine context_parallel.py, `a2a+p2p`: 64 heads over 4 neighbours, a ring of two such groups."""
+    layout = Parallelism(context=8, context_communication="a2a+p2p", context_exchange=4)
+    core = next(each for each in described(layout=layout) if each.name.endswith("core_attention"))
+    tokens = 4096 // 8
+    sent = {work.group: work.message_bytes for work in core.forward if isinstance(work, Collective)}
+    query, both = 64 * 128, 8 * (128 + 128)
+    assert sent == {
+        Group.CONTEXT_INNER: 2 * tokens * (2 * query + both),
+        Group.CONTEXT_OUTER: 2 * tokens * both,
+    }
+    kernel = next(work for work in core.forward if isinstance(work, AttentionKernel))
+    assert (kernel.heads, kernel.query_length) == (64 // 4, 4096 // 2)
+    whole = next(work for work in described()[3].forward if isinstance(work, AttentionKernel))
+    assert kernel.flops == pytest.approx(whole.flops / 8)
 
 
 def test_ring_attention_sends_every_other_rank_s_keys_and_values() -> None:

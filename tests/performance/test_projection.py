@@ -1,6 +1,7 @@
 """What must hold for every projection, whatever the constants are."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ from projector.job import (
     Software,
     TrainingJob,
 )
-from projector.performance.clock import settled
+from projector.performance.clock import settled_gain
 from tests.performance.jobs import LLAMA_8B, LLAMA_70B, MIXTRAL, a_job, part, project
 
 FULL = RecomputeGranularity.FULL
@@ -294,9 +295,29 @@ def test_each_doubling_of_the_nodes_waits_for_one_more_straggler() -> None:
 @given(st.floats(0.0, 1.0))
 def test_idle_stretches_buy_clock_up_to_the_highest_that_the_chip_has(idle: float) -> None:
     b200 = device("B200")
-    assert b200.training_factor is not None
-    raised = settled(b200, {"matrix products": 1 - idle, "pipeline bubble": idle}).training_factor
-    assert raised is not None
-    assert 1 <= raised / b200.training_factor <= 1.25
+    gain = settled_gain(b200, {"matrix products": 1 - idle, "pipeline bubble": idle}, 1.0)
+    assert 1 <= gain <= 1.25
     if idle > 0.2:
-        assert raised > b200.training_factor * 1.03
+        assert gain > 1.03
+    again = settled_gain(b200, {"matrix products": (1 - idle) / gain, "pipeline bubble": idle}, gain)
+    assert again == pytest.approx(gain, abs=0.003), "the clock agrees with the step that it leads to"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"name": "MI325X"}, id="another device"),
+        pytest.param({"nodes": 2, "per_node": 4}, id="groups spread over nodes"),
+        pytest.param({"overrides": HardwareOverrides(node_bytes_per_second=100e9)}, id="stated links"),
+        pytest.param({"software": Software(overlap_tensor_parallel=True)}, id="other software"),
+        pytest.param({"recompute": Recompute(granularity=FULL, method=RecomputeMethod.UNIFORM, layers=1)}, id="rerun"),
+    ],
+)
+def test_layers_that_were_costed_for_another_question_change_no_answer(other: dict[str, Any]) -> None:
+    setting = dict(other)
+    fields = {name: setting.pop(name) for name in ("software", "recompute") if name in setting}
+    job = a_job(tensor=8, sequence_parallel=True, software=EAGER)
+    before = project(job)
+    changed = project(replace(job, **fields), **setting)
+    assert changed.iteration_seconds != pytest.approx(before.iteration_seconds, rel=1e-3)
+    assert project(job) == before

@@ -19,7 +19,7 @@ def missing_micro_batch(setup: Setup, run: Keys) -> str:
 
 def batch_of(setup: Setup, run: Keys, notes: Notes) -> Batch:
     """The batch, once `missing_micro_batch` finds nothing missing; raises `BatchIndivisible`."""
-    length = run.required("seq_length")
+    length, packs = run.required("seq_length"), run.boolean("packing")
     stated_accumulation, stated_total = run.raw("gradient_accumulation_steps"), run.raw("global_batch_size")
     accumulation = run.integer("gradient_accumulation_steps", setup.accumulation, minimum=1)
     total = run.integer("global_batch_size", setup.global_batch, minimum=1)
@@ -39,10 +39,10 @@ def batch_of(setup: Setup, run: Keys, notes: Notes) -> Batch:
             f" {total // (micro * accumulation)} GPUs; say gradient_accumulation_steps to keep those instead",
         )
     if total is not None:
-        return Batch(micro=micro, global_=total, sequence_length=length)
+        return Batch(micro=micro, global_=total, sequence_length=length, masks_samples=packs)
     if accumulation is None:
         notes.assume("1 micro batch an iteration", "nothing states gradient_accumulation_steps or global_batch_size")
-    return Batch(micro=micro, micro_batches=accumulation or 1, sequence_length=length)
+    return Batch(micro=micro, micro_batches=accumulation or 1, sequence_length=length, masks_samples=packs)
 
 
 def _derives(setup: Setup, run: Keys) -> bool:

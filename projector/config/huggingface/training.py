@@ -38,6 +38,8 @@ NAMES = {
     "global_batch_size": "global_batch_size",
     "gradient_accumulation_steps": "gradient_accumulation_steps",
     "seq_length": "seq_length",
+    "packing": "packing",
+    "neat_packing": "packing",
     "max_seq_length": "seq_length",
     "gradient_checkpointing": "gradient_checkpointing",
     "bf16": "bf16",

@@ -72,6 +72,7 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int, stock: bool = False) -
         replicas=keys.integer("num_distributed_optimizer_instances", 1, minimum=1),
         reshard_after_forward=keys.boolean("torch_fsdp2_reshard_after_forward", default=True),
         context_communication=_context_communication(keys, notes),
+        context_exchange=_context_exchange(keys),
     )
     if stated.spread_remainder:
         _note_uneven_stages(stated, notes, layers=layers)
@@ -191,14 +192,29 @@ def _context_communication(keys: Keys, notes: Notes) -> str:
     if not isinstance(value, str) or value not in _CONTEXT:
         expected = f"one of {', '.join(_CONTEXT)}"
         raise ConfigurationError(f"{shown(value)} is not known", place=keys.place(key), expected=expected)
-    if value == "a2a+p2p" and keys.integer("context_parallel_size", 1, minimum=1) > 1:
+    if value == "a2a+p2p" and keys.integer("context_parallel_size", 1, minimum=1) > 1 and not _context_exchange(keys):
         notes.not_modelled(
             "hierarchical context communication (a2a+p2p)",
             where=keys.place(key),
-            effect="its time is that of a ring",
+            effect="its time is that of a ring; state hierarchical_context_parallel_sizes",
             decides=False,
         )
     return _CONTEXT[str(value)]
+
+
+def _context_exchange(keys: Keys) -> int | None:
+    """Ranks that exchange heads: the first of two levels (megatron/core/parallel_state.py); None without them.
+
+    Raises `ConfigurationError` for sizes whose product is not the context-parallel degree.
+    """
+    key, degree = "hierarchical_context_parallel_sizes", keys.integer("context_parallel_size", 1, minimum=1)
+    sizes, kind = keys.integers(key), keys.raw("cp_comm_type")
+    if not sizes or "a2a+p2p" not in (kind if isinstance(kind, list) else [kind]):
+        return None
+    if len(sizes) != 2 or min(sizes) < 1 or sizes[0] * sizes[1] != degree:  # noqa: PLR2004 - levels
+        expected = f"two sizes whose product is the context-parallel degree, {degree}"
+        raise ConfigurationError(shown(sizes), place=keys.place(key), expected=expected)
+    return sizes[0]
 
 
 def recompute(keys: Keys, notes: Notes, *, layers: int) -> Recompute:

@@ -56,9 +56,20 @@ def batch(keys: Keys, notes: Notes, *, stock: bool = False) -> Batch:
             "one micro batch per iteration and data-parallel rank",
             "no global_batch_size is stated, and Megatron-LM then takes micro_batch_size x data-parallel ranks",
         )
-        return Batch(micro=micro, sequence_length=sequence_length)
+        return Batch(micro=micro, sequence_length=sequence_length, masks_samples=_masks_samples(keys))
     global_ = keys.required("global_batch_size") if stated is None else stated
-    return Batch(micro=micro, global_=global_, sequence_length=sequence_length)
+    return Batch(micro=micro, global_=global_, sequence_length=sequence_length, masks_samples=_masks_samples(keys))
+
+
+def _masks_samples(keys: Keys) -> bool:
+    """Whether attention stays inside the samples or documents of a sequence.
+
+    Primus packs with `enable_packed_sequences` and lets attention cross samples unless `use_packed_attention` is on;
+    Megatron-LM's `sft` and Megatron-Bridge's `packed_sequence` hand their ends to the kernel.
+    """
+    packs, apart = keys.boolean("enable_packed_sequences"), keys.boolean("use_packed_attention")
+    others = [keys.boolean(key) for key in ("dataloader_inter_document_masking", "sft", "packed_sequence")]
+    return (packs and apart) or any(others)
 
 
 def _last_of_schedule(keys: Keys) -> int | None:

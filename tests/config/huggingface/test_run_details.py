@@ -293,3 +293,11 @@ def test_key_that_decides_may_be_given_beside_a_file_that_leaves_it_out(kind: Ki
             beside(content, "bf16=true", f"{key}=true")
         except ConfigurationError as error:
             assert "is not a value of" not in str(error)  # noqa: PT017 - the value may be wrong, the key is not
+
+
+@pytest.mark.parametrize("key", ["packing", "neat_packing"])
+def test_packing_keeps_attention_inside_samples(key: str) -> None:
+    """TRL's `packing` and LLaMA-Factory's `neat_packing` hand the ends of samples to flash attention."""
+    beside = {"zero.json": zero(2)}
+    assert load(LLAMA, *RUN, f"{key}=true", beside=beside).job.batch.masks_samples
+    assert not load(LLAMA, *RUN, beside=beside).job.batch.masks_samples

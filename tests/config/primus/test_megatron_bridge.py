@@ -170,8 +170,8 @@ def test_what_only_the_recipe_function_knows_is_asked_for(
 
 
 def test_keys_are_ignored_by_name_or_reported() -> None:
-    loaded = bridge(finetune_lr=1.0e-4, packed_sequence=True, seq_lenght=4096)
-    assert {"finetune_lr", "packed_sequence"} <= set(loaded.ignored)
+    loaded = bridge(finetune_lr=1.0e-4, packed_train_data_path="/data", seq_lenght=4096)
+    assert {"finetune_lr", "packed_train_data_path"} <= set(loaded.ignored)
     (note,) = [note for note in loaded.unmodelled if note.what == "seq_lenght"]
     assert "did you mean seq_length" in note.effect
 

@@ -1,0 +1,131 @@
+"""An order as one list of steps, each behind its input, so that a longest path is one pass over it.
+
+Orders are lists of ranks; which of them can go on depends on the others. That is found out once per order, here, and
+serves passes of any length.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from projector.projection import ChunkDurations
+from projector.schedule.events import Kind, Order
+
+KINDS = 3
+"""Kinds of a stage's passes: forward, backward, weight gradient."""
+_NO_INPUT = -1
+"""Place, in a list of ends, of a zero that stands for inputs that are there from the beginning."""
+
+
+Step: TypeAlias = tuple[int, int, int]
+"""One event: its rank, the number of the step whose output it needs (or `_NO_INPUT`), and which pass of which stage it
+is: virtual stage x `KINDS` + kind. A plain tuple, which is unpacked faster than a named one."""
+
+
+class Program(NamedTuple):
+    """An order, written as steps."""
+
+    steps: tuple[Step, ...]
+    """Every step behind its input and behind those of its rank that come before it."""
+    ranks: tuple[tuple[int, ...], ...]
+    """Steps of each rank, by number, in the rank's order."""
+
+
+class Lengths(NamedTuple):
+    """Seconds of each pass of each stage."""
+
+    work: tuple[float, ...]
+    """Of the pass."""
+    sending: tuple[float, ...]
+    """For which a send occupies the rank behind the pass."""
+    hop: tuple[float, ...]
+    """From the end of the pass whose output is needed until it has arrived; 0 where none is needed."""
+
+
+def program(order: Order) -> Program:
+    """The steps of an order; raises `RuntimeError` where ranks wait for each other."""
+    stages = [[order.virtual_stage(rank, chunk) for chunk in range(order.chunks)] for rank in range(order.pipeline)]
+    last = order.pipeline * order.chunks - 1
+    steps: list[Step] = []
+    numbers: dict[tuple[int, int], int] = {}
+    sleepers: dict[tuple[int, int], int] = {}
+    taken: list[list[int]] = [[] for _ in order.ranks]
+    ready = deque(range(order.pipeline))
+    while ready:
+        rank = ready.popleft()
+        for kind, chunk, micro_batch in order.ranks[rank][len(taken[rank]) :]:
+            place = stages[rank][chunk]
+            number, needed = _numbered(kind, place, last)
+            source = numbers.get((needed, micro_batch))
+            if source is None and needed != _NO_INPUT:
+                sleepers[needed, micro_batch] = rank
+                break
+            taken[rank].append(len(steps))
+            numbers[number, micro_batch] = len(steps)
+            steps.append((rank, _NO_INPUT if source is None else source, number))
+            if (number, micro_batch) in sleepers:
+                ready.append(sleepers.pop((number, micro_batch)))
+    if sleepers:
+        msg = f"the schedule's ranks {sorted(sleepers.values())} wait for each other"
+        raise RuntimeError(msg)
+    return Program(steps=tuple(steps), ranks=tuple(map(tuple, taken)))
+
+
+def _numbered(kind: Kind, place: int, last: int) -> tuple[int, int]:
+    """Number of a stage's pass, and of the pass of another stage whose output it needs, or `_NO_INPUT`."""
+    if kind is Kind.F:
+        return place * KINDS, _NO_INPUT if place == 0 else (place - 1) * KINDS
+    if kind is Kind.B:
+        return place * KINDS + 1, _NO_INPUT if place == last else (place + 1) * KINDS + 1
+    return place * KINDS + 2, _NO_INPUT
+
+
+def lengths(
+    order: Order, durations: Sequence[Sequence[ChunkDurations]], transfer: Sequence[float], *, blocking: bool
+) -> Lengths:
+    """Seconds of the passes of an order; the meaning of `transfer` and `blocking` is that of `longest_path`."""
+    ranks = [order.rank_of(stage) for stage in range(order.pipeline * order.chunks)]
+    hops = [
+        0.0 if one == other else transfer[min(one, other) if abs(one - other) == 1 else max(one, other)]
+        for one, other in pairwise(ranks)
+    ]
+    work: list[float] = []
+    sends: list[float] = []
+    for stage, (before, after) in enumerate(zip((0.0, *hops), (*hops, 0.0), strict=True)):
+        one = durations[ranks[stage]][stage // order.pipeline]
+        back = one.backward_input + (0.0 if order.splits_backward else one.backward_weight)
+        work += (one.forward, back, one.backward_weight)
+        sends += (after, before, 0.0)
+    arriving = [0.0] * len(work)
+    for stage, hop in enumerate(hops):
+        arriving[(stage + 1) * KINDS] = arriving[stage * KINDS + 1] = hop
+    return Lengths(work=tuple(work), sending=tuple(sends) if blocking else (0.0,) * len(work), hop=tuple(arriving))
+
+
+def advance(steps: Sequence[Step], first: int, known: Lengths, ends: list[float], clock: list[float]) -> None:
+    """Run `steps`, which are numbered from `first`, as soon as their ranks and inputs are ready.
+
+    `ends` gets when each has done its work, and must end with a 0; `clock` holds when each rank is free.
+    """
+    work, sending, hop = known
+    at = first
+    for rank, source, number in steps:
+        arrived = ends[source] + hop[number]
+        end = clock[rank]
+        if arrived > end:  # noqa: PLR1730 - `max` would take as long as all the rest
+            end = arrived
+        end += work[number]
+        ends[at] = end
+        clock[rank] = end + sending[number]
+        at += 1
+
+
+def begun(steps: Sequence[Step], known: Lengths, ends: Sequence[float], numbers: Sequence[int]) -> tuple[float, ...]:
+    """When a rank began each of its steps, `numbers` from its first on, whose `ends` are known."""
+    free, starts = 0.0, []
+    for at in numbers:
+        _, source, number = steps[at]
+        starts.append(max(free, ends[source] + known.hop[number]))
+        free = ends[at] + known.sending[number]
+    return tuple(starts)
