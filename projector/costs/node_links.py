@@ -76,8 +76,8 @@ class NodeLinks:
         return self._overrides.node_bytes_per_second / link.bytes_per_second
 
     def has_measured(self, kind: CollectiveKind) -> bool:
-        """Whether a calibration states the rate of a collective."""
-        return kind.value in self._measured
+        """Whether a calibration or the catalog states the rate of a collective."""
+        return kind.value in self._measured or self._device.collective(kind.value) is not None
 
     def seconds(self, kind: CollectiveKind, message_bytes: float, size: int) -> float:
         """Seconds of one collective over `size` ranks."""

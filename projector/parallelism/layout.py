@@ -71,6 +71,10 @@ class LayerGroups(NamedTuple):
     """Tensor-parallel ranks."""
     context: Placement
     """Context-parallel ranks."""
+    context_inner: Placement
+    """Those of them that exchange heads."""
+    context_outer: Placement
+    """Those of them that pass keys and values on between such groups."""
     expert: Placement
     """Expert-parallel ranks."""
     expert_tensor: Placement
@@ -160,6 +164,8 @@ class Layout:
             devices_per_node=self.devices_per_node,
             tensor=self.placement(Group.TENSOR),
             context=self.placement(Group.CONTEXT),
+            context_inner=self.placement(Group.CONTEXT_INNER),
+            context_outer=self.placement(Group.CONTEXT_OUTER),
             expert=self.placement(Group.EXPERT),
             expert_tensor=self.placement(Group.EXPERT_TENSOR),
         )
