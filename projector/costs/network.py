@@ -53,9 +53,10 @@ class Network:
         self._overrides = overrides or HardwareOverrides()
         self._curves = curves or MeasuredCollectives()
         self._devices_per_node = devices_per_node
-        self._domain = self._domain_devices()
-        self._hosts = self._domain // devices_per_node
-        self._links = NodeLinks(device, self._domain, self._overrides, measured or {})
+        linked = self._linked_devices()
+        usual = device.node_devices or devices_per_node
+        self._hosts = linked // devices_per_node if linked > usual else 1
+        self._links = NodeLinks(device, linked, self._overrides, measured or {})
 
     def seconds(self, kind: CollectiveKind, message_bytes: float, placement: Placement) -> float:
         """Seconds of one call over a group; 0 for a group of one or an empty message.
@@ -83,9 +84,16 @@ class Network:
         """Number of the domain of fast links, a node or a rack of NVLink hosts, that the device of the job lies in."""
         return device // (self._hosts * self._devices_per_node)
 
-    def pod_of(self, device: int) -> int:
-        """Number of the stated pod that the device of the job lies in, 0 for all where none is stated."""
-        return device // self._overrides.pod_devices if self._overrides.pod_devices else 0
+    def shift_seconds(self, message_bytes: float, devices: range, distance: int, world: int) -> float:
+        """Seconds in which each of `devices` sends to the one at a distance; the farthest transfer decides."""
+        # Schedulers fill racks of NVLink hosts with whole stages where ranks are numbered across their edge.
+        watched = devices if self._hosts == 1 else devices[:1]
+        ends = [(device, (device + distance) % world) for device in watched]
+        crosses = any(self.domain_of(one) != self.domain_of(other) for one, other in ends)
+        crosses = crosses or self.domain_of(distance) > 0
+        pod = self._overrides.pod_devices
+        far = pod is not None and any(one // pod != other // pod for one, other in ends)
+        return self.pair_seconds(message_bytes, crosses_nodes=crosses, crosses_pods=crosses and far)
 
     def interface_rate(self, *, paired: bool = False, between_pods: bool = False) -> float:
         """Bytes per second that one device reaches over the network."""
@@ -104,6 +112,17 @@ class Network:
             rate = min(rate, cluster)
         return rate * share * (stated or _NETWORK_EFFICIENCY)
 
+    def described(self) -> str:
+        """The links that decide, for people, with the stated figures in the place of the catalog's."""
+        stated, inside, outside = self._overrides, self._device.intra_node, self._device.inter_node
+        rates = (
+            (stated.node_bytes_per_second or (inside and inside.bytes_per_second), "a GPU inside a node"),
+            (stated.network_bytes_per_second or (outside and outside.bytes_per_second), "an interface"),
+            (stated.pod_devices and stated.cluster_bytes_per_second, f"it between pods of {stated.pod_devices}"),
+        )
+        told = [f"{rate / 1e9:g} GB/s {of}" for rate, of in rates if rate]
+        return ", ".join([*told, f"{stated.interfaces_per_node or self._devices_per_node} interfaces a node"])
+
     def dispatch_seconds(self, visits: TokenVisits, placement: Placement) -> float | None:
         """One dispatch or combine of a DeepEP class of library; None when the device has no figures of one.
 
@@ -121,8 +140,11 @@ class Network:
             seconds = max(seconds, visits.token_bytes * others / network)
         return seconds + (device.expert_dispatch_seconds or 0.0)
 
-    def _domain_devices(self) -> int:
-        """Devices of a domain of fast links; raises `ConfigurationError` for one that is no whole number of hosts."""
+    def _linked_devices(self) -> int:
+        """Devices that fast links connect: those of a usual node, or of several hosts where that is more.
+
+        Raises `ConfigurationError` for a stated number that is no whole number of the job's nodes.
+        """
         stated, per_node = self._overrides.domain_devices, self._devices_per_node
         if stated is None:
             link = self._device.intra_node
@@ -172,7 +194,7 @@ class Network:
     def _pods(self, placement: Placement) -> int:
         """Stated pods that the group touches, 1 where none are stated."""
         pod = self._overrides.pod_devices
-        extent = placement.extent or placement.nodes * self._domain
+        extent = placement.extent or placement.nodes * self._hosts * self._devices_per_node
         return 1 if pod is None else min(placement.nodes, -(-extent // pod))
 
     def _ring_across(self, kind: CollectiveKind, message_bytes: float, placement: Placement) -> float:
@@ -182,11 +204,22 @@ class Network:
         between = sent / (local * self.interface_rate(between_pods=self._pods(placement) > 1))
         inside = sent / self._local_rate(kind, message_bytes, local) if local > 1 else 0.0
         passes = 2 if kind is CollectiveKind.ALL_REDUCE else 1
-        latency = passes * self._hops_seconds(placement) + self._setup_seconds(kind, message_bytes, placement)
-        if self._overrides.collective_seconds is not None:
+        latency = passes * self._hops_seconds(placement)
+        if local > 1:
+            latency += self._links.latency(kind, message_bytes, local)
+        elif self._overrides.collective_seconds is not None:
             latency += self._overrides.collective_seconds + (self._overrides.launch_seconds or 0.0)
         exposed = 1 - self._overlap(message_bytes / local)
-        return latency + max(between, inside) + exposed * min(between, inside)
+        seconds = latency + max(between, inside) + exposed * min(between, inside)
+        seconds = max(seconds, self._on_one_node(kind, message_bytes, local))
+        return seconds + self._setup_seconds(kind, message_bytes, placement)
+
+    def _on_one_node(self, kind: CollectiveKind, message_bytes: float, local: int) -> float:
+        """The same collective over the group's ranks of one node: with more ranks elsewhere it takes no less."""
+        if local == 1:
+            return 0.0
+        ratio = self._curves.ratio(self._model(kind), message_bytes, _local(local))
+        return self._links.seconds(kind, message_bytes, local) * ratio
 
     def _local_rate(self, kind: CollectiveKind, message_bytes: float, local: int) -> float:
         """Rate of the leg inside a node: measured for the collective, else that of a ring, as an all-reduce is one."""
@@ -219,14 +252,11 @@ class Network:
         if pods > 1:
             far = near * self.interface_rate(between_pods=True) / self.interface_rate()
             remote = max(remote, message_bytes * (pods - 1) / pods / far)
-        inside = 0.0
-        if local > 1:
-            part = message_bytes * local / size
-            inside = self._links.seconds(CollectiveKind.ALL_TO_ALL, part, local)
-            inside *= self._curves.ratio(self._model(CollectiveKind.ALL_TO_ALL), part, _local(local))
+        inside = self._on_one_node(CollectiveKind.ALL_TO_ALL, message_bytes * local / size, local)
         fixed = (stated.all_to_all_remote_peer_seconds or 0.0) * (size - local)
-        if local == 1 and stated.all_to_all_latency:
-            fixed += (stated.all_to_all_seconds or 0.0) + (stated.launch_seconds or 0.0)
+        if (own := self._links.stated_latency(CollectiveKind.ALL_TO_ALL, local)) is not None:
+            fixed += own
+            inside = max(0.0, inside - own)
         return max(inside, remote) + fixed + self._hops_seconds(placement)
 
     def _all_to_all_interface_rate(self, placement: Placement) -> float:

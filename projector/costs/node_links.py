@@ -76,13 +76,13 @@ class NodeLinks:
         return self._overrides.node_bytes_per_second / link.bytes_per_second
 
     def has_measured(self, kind: CollectiveKind) -> bool:
-        """Whether a calibration states the rate of a collective."""
-        return kind.value in self._measured
+        """Whether a calibration or the catalog states the rate of a collective."""
+        return kind.value in self._measured or self._device.collective(kind.value) is not None
 
     def seconds(self, kind: CollectiveKind, message_bytes: float, size: int) -> float:
         """Seconds of one collective over `size` ranks."""
         sent = sent_share(kind, size) * message_bytes
-        latency = self._latency(kind, message_bytes, size)
+        latency = self.latency(kind, message_bytes, size)
         return latency + sent / self.bytes_per_second(kind, message_bytes, size)
 
     def bytes_per_second(self, kind: CollectiveKind, message_bytes: float, size: int) -> float:
@@ -106,25 +106,27 @@ class NodeLinks:
             rate = link.bytes_per_second * self.scale
         return message_bytes / (rate * (self._overrides.pair_efficiency or _PAIR_EFFICIENCY))
 
-    def _latency(self, kind: CollectiveKind, message_bytes: float, size: int) -> float:
+    def latency(self, kind: CollectiveKind, message_bytes: float, size: int) -> float:
+        """Fixed part of one call over `size` ranks."""
         own = self._measured.get(kind.value)
         if own is not None:
             return own.latency_seconds(size)
-        stated = self._stated_latency(kind, size)
+        stated = self.stated_latency(kind, size)
         latency = self._transfer(kind, message_bytes).latency_seconds if stated is None else stated
         if self._overrides.node_latency_seconds is not None:
             return latency + self._overrides.node_latency_seconds * (size - 1)
         step = 0.0 if stated is not None else self._device.collective_step_seconds or 0.0
         return latency + step * (size - 1)
 
-    def _stated_latency(self, kind: CollectiveKind, size: int) -> float | None:
+    def stated_latency(self, kind: CollectiveKind, size: int) -> float | None:
         """Fixed part that a hardware file states; None where it leaves that to the catalog."""
         stated, launch = self._overrides, self._overrides.launch_seconds or 0.0
         if kind is not CollectiveKind.ALL_TO_ALL:
             return None if stated.collective_seconds is None else stated.collective_seconds + launch
         if not stated.all_to_all_latency:
             return None
-        fixed = (stated.all_to_all_seconds or 0.0) + (stated.all_to_all_local_seconds or 0.0) + launch
+        shared = 0.0 if size == 1 else stated.all_to_all_local_seconds or 0.0
+        fixed = (stated.all_to_all_seconds or 0.0) + shared + launch
         return fixed + (stated.all_to_all_local_peer_seconds or 0.0) * (size - 1)
 
     def _size_share(self, kind: CollectiveKind, message_bytes: float) -> float:

@@ -44,12 +44,8 @@ def transfers(job: TrainingJob, layout: Layout, costs: CostModel) -> tuple[float
         return (0.0,)
     message = shapes_of(job, layout).carried_bytes
     step = layout.world // layout.pipeline
-    domains = [costs.network.domain_of(rank * step) for rank in range(layout.pipeline)]
-    crosses = [
-        domain != following or costs.network.domain_of(step) > 0
-        for domain, following in zip(domains, (*domains[1:], domains[0]), strict=True)
-    ]
-    return tuple(costs.network.pair_seconds(message, crosses_nodes=crossing) for crossing in crosses)
+    ranks = (range(rank * step, rank * step + step) for rank in range(layout.pipeline))
+    return tuple(costs.network.shift_seconds(message, rank, step, layout.world) for rank in ranks)
 
 
 def sent(layout: Layout, rank: int, *, carried_bytes: int, exposed_seconds: float, exposure: float) -> Traffic:

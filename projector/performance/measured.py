@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from projector.catalog import Device, HardwareOverrides, MeasuredRates
-from projector.costs import CostModel
+from projector.costs import CostModel, Network
 from projector.costs.curves import MeasuredCollectives
 from projector.costs.measured import MeasuredCosts, Use
 from projector.identity import remembered
@@ -16,6 +16,7 @@ _WHY = "`--calibration`; a shape it lacks takes the model's time x the median ra
 
 GIGA = 1e9
 """Bytes of a gigabyte."""
+_WHY_LINKS = "`--hardware-config`; what it leaves out is the catalog's, as `projector devices NAME` lists it"
 _WHY_CALLS = "`--calibration`; a group it lacks takes the model's time x the ratio of the nearest measured group"
 
 
@@ -63,18 +64,24 @@ class Measurements:
             curves=self._curves,
         )
 
-    def notes(self) -> tuple[Assumption, ...]:
+    def notes(self, overrides: HardwareOverrides | None) -> tuple[Assumption, ...]:
         """What dispatch rests on, and of a calibration what it decides and for how many shapes and calls it does."""
+        links = () if overrides is None else (Assumption(what=self._links(overrides), why=_WHY_LINKS),)
         if self._shapes is None:
-            return self._dispatch()
+            return (*links, *self._dispatch())
         shapes = self._shapes.uses().items()
         collectives = self._curves.uses().items()
         return (
+            *links,
             *self._dispatch(),
             *self._figures(),
             *(Assumption(what=f"{kind}: {_counts(counts, 'shapes')}", why=_WHY) for kind, counts in shapes),
             *(Assumption(what=f"{kind}: {_counts(counts, 'calls')}", why=_WHY_CALLS) for kind, counts in collectives),
         )
+
+    def _links(self, overrides: HardwareOverrides) -> str:
+        network = Network(self.device, self._layout.devices_per_node, overrides)
+        return f"links of {network.described()}"
 
     def _figures(self) -> tuple[Assumption, ...]:
         """The figures of the calibration that stand in the place of the catalog's."""

@@ -152,7 +152,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         layer_times=layer_times(layout, blocks),
         chunks=chunk_times(layout, blocks, pipeline.chunks),
         warnings=tuple(_warnings(result, layout)),
-        measured=measured.notes(),
+        measured=measured.notes(overrides),
     )
     return with_evidence(projection, modes_of(job, device))
 

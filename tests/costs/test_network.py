@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from projector.catalog import HardwareOverrides, device
 from projector.costs import Network
 from projector.costs.node_links import sent_share
+from projector.errors import ConfigurationError
 from projector.operations import CollectiveKind, TokenVisits
 from projector.parallelism import Placement
 
@@ -101,21 +102,105 @@ def test_a_few_numbers_take_one_step_for_each_doubling_of_the_nodes() -> None:
     assert times[0] > 0
 
 
+TWO = Placement(size=16, ranks_per_node=8, nodes=2)
+PODS = Placement(size=128, ranks_per_node=8, nodes=16)
+POD = HardwareOverrides(pod_devices=64, cluster_bytes_per_second=10e9)
+REDUCE, GATHER, EXCHANGE, SEND = (
+    CollectiveKind.ALL_REDUCE,
+    CollectiveKind.ALL_GATHER,
+    CollectiveKind.ALL_TO_ALL,
+    CollectiveKind.SEND_RECV,
+)
+
+
 @pytest.mark.parametrize(
-    ("overrides", "placement"),
+    ("kind", "overrides", "placement"),
     [
-        (HardwareOverrides(node_bytes_per_second=100e9), NODE),
-        (HardwareOverrides(efficiency=0.3), NODE),
-        (HardwareOverrides(node_latency_seconds=20e-6), NODE),
-        (HardwareOverrides(network_bytes_per_second=10e9), Placement(size=16, ranks_per_node=8, nodes=2)),
-        (HardwareOverrides(interfaces_per_node=2), Placement(size=16, ranks_per_node=8, nodes=2)),
-        (HardwareOverrides(network_latency_seconds=1e-3), Placement(size=16, ranks_per_node=8, nodes=2)),
+        (REDUCE, HardwareOverrides(node_bytes_per_second=100e9), NODE),
+        (REDUCE, HardwareOverrides(efficiency=0.3), NODE),
+        (REDUCE, HardwareOverrides(node_latency_seconds=20e-6), NODE),
+        (REDUCE, HardwareOverrides(network_bytes_per_second=10e9), TWO),
+        (REDUCE, HardwareOverrides(interfaces_per_node=2), TWO),
+        (REDUCE, HardwareOverrides(network_latency_seconds=1e-3), TWO),
+        (REDUCE, HardwareOverrides(collective_seconds=1e-3), NODE),
+        (GATHER, HardwareOverrides(collective_seconds=1e-3), TWO),
+        (SEND, HardwareOverrides(launch_seconds=1e-3), TWO),
+        (EXCHANGE, HardwareOverrides(all_to_all_seconds=1e-3), NODE),
+        (EXCHANGE, HardwareOverrides(all_to_all_local_seconds=1e-3), TWO),
+        (EXCHANGE, HardwareOverrides(all_to_all_local_peer_seconds=1e-4), NODE),
+        (EXCHANGE, HardwareOverrides(all_to_all_remote_peer_seconds=1e-4), TWO),
+        (EXCHANGE, HardwareOverrides(mesh_contention=0.6), NODE),
+        (EXCHANGE, HardwareOverrides(remote_contention=1.0), TWO),
+        (REDUCE, HardwareOverrides(overlap=0.2), TWO),
+        (GATHER, HardwareOverrides(overlap_bytes=2**30), TWO),
+        (REDUCE, HardwareOverrides(setup_seconds=1e-3), TWO),
+        (REDUCE, HardwareOverrides(setup_seconds=1e-3, warmup_bytes=2**24), TWO),
+        (REDUCE, POD, PODS),
+        (EXCHANGE, POD, PODS),
+        (GATHER, HardwareOverrides(pod_devices=64, cluster_latency_seconds=1e-2), PODS),
     ],
 )
-def test_slower_hardware_of_a_file_slows_collectives(overrides: HardwareOverrides, placement: Placement) -> None:
+def test_slower_hardware_of_a_file_slows_collectives(
+    kind: CollectiveKind, overrides: HardwareOverrides, placement: Placement
+) -> None:
     part = device("MI300X")
-    usual = Network(part, 8).seconds(CollectiveKind.ALL_REDUCE, 2**26, placement)
-    assert Network(part, 8, overrides).seconds(CollectiveKind.ALL_REDUCE, 2**26, placement) > 1.1 * usual
+    usual = Network(part, 8).seconds(kind, 2**26, placement)
+    assert Network(part, 8, overrides).seconds(kind, 2**26, placement) > 1.1 * usual
+
+
+def test_what_lies_between_pods_slows_those_that_leave_one_alone() -> None:
+    usual, narrow = Network(device("MI300X"), 8), Network(device("MI300X"), 8, POD)
+    spread = Placement(size=8, ranks_per_node=1, nodes=8, extent=7 * 64 + 1)
+    within = Placement(size=8, ranks_per_node=1, nodes=8, extent=7 * 8 + 1)
+    for kind in (REDUCE, GATHER, EXCHANGE):
+        assert narrow.seconds(kind, GIB, within) == usual.seconds(kind, GIB, within)
+        assert narrow.seconds(kind, GIB, spread) > 2 * usual.seconds(kind, GIB, spread)
+    stages = [network.shift_seconds(GIB, range(32, 64), 32, 128) for network in (usual, narrow)]
+    assert stages[1] > 4 * stages[0]
+    assert narrow.shift_seconds(GIB, range(32), 32, 128) == usual.shift_seconds(GIB, range(32), 32, 128)
+
+
+def test_a_setup_of_interfaces_fades_with_their_bytes() -> None:
+    part, stated = device("MI300X"), HardwareOverrides(setup_seconds=260e-6, warmup_bytes=2**25)
+    added = [
+        Network(part, 8, stated).seconds(REDUCE, size, TWO) - Network(part, 8).seconds(REDUCE, size, TWO)
+        for size in (2**23, 8 * 2**23, 8 * 2**25)
+    ]
+    assert added == pytest.approx([260e-6, 252e-6, 0.0], abs=1e-6)
+
+
+def test_links_join_hosts_where_more_devices_than_a_usual_node_are_stated() -> None:
+    rack = HardwareOverrides(domain_devices=16)
+    assert [Network(device("MI300X"), 8, rack).domain_of(each) for each in (0, 15, 16)] == [0, 0, 1]
+    half = Network(device("MI300X"), 4, HardwareOverrides(domain_devices=8))
+    assert [half.domain_of(each) for each in (0, 3, 4)] == [0, 0, 1]
+    with pytest.raises(ConfigurationError, match=r"hardware_config\.node_size: 12; expected 8, the GPUs of a node"):
+        Network(device("MI300X"), 8, HardwareOverrides(domain_devices=12))
+
+
+@given(
+    st.sampled_from(KINDS), st.integers(2**20, 2 * GIB), st.sampled_from(["MI300X", "H100", "B200"]), st.integers(1, 8)
+)
+def test_more_nodes_of_ranks_are_never_faster(kind: CollectiveKind, size: int, name: str, nodes: int) -> None:
+    """With the same message, of which each then sends no less, and from 64 MiB with as many bytes that each sends."""
+    if kind is CollectiveKind.SEND_RECV:
+        return
+    network = Network(device(name), 8)
+    groups = [Placement(size=8 * count, ranks_per_node=8, nodes=count) for count in (nodes, nodes + 1)]
+    few, many = (network.seconds(kind, size, group) for group in groups)
+    assert few <= many * (1 + 1e-9)
+    if size >= 2**26:
+        few, many = (network.seconds(kind, size / sent_share(kind, group.size), group) for group in groups)
+        assert few <= many * (1 + 1e-9)
+
+
+@given(st.sampled_from([REDUCE, GATHER, EXCHANGE]), st.integers(2**16, GIB), st.integers(1, 7))
+def test_more_interfaces_never_slow_a_node(kind: CollectiveKind, size: int, interfaces: int) -> None:
+    times = [
+        Network(device("MI300X"), 8, HardwareOverrides(interfaces_per_node=count)).seconds(kind, size, TWO)
+        for count in (interfaces, interfaces + 1)
+    ]
+    assert times[1] <= times[0]
 
 
 VISITS = TokenVisits(token_bytes=4096 * 7168 * 2, top_k=8)

@@ -321,3 +321,9 @@ def test_layers_that_were_costed_for_another_question_change_no_answer(other: di
     changed = project(replace(job, **fields), **setting)
     assert changed.iteration_seconds != pytest.approx(before.iteration_seconds, rel=1e-3)
     assert project(job) == before
+
+
+def test_groups_that_exchange_heads_and_those_between_them_are_placed_each_by_itself() -> None:
+    job = a_job(LLAMA_8B, context=4, context_exchange=2, context_communication="a2a+p2p")
+    found = {(each.group, each.collective) for each in project(job).communication}
+    assert {("context_inner", "all_to_all"), ("context_outer", "send_recv")} <= found
