@@ -148,6 +148,14 @@ def counts(text: str) -> tuple[int, ...]:
     return found
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Names between commas or semicolons."""
+    found = tuple(name.strip() for name in text.replace(";", ",").split(",") if name.strip())
+    if not found:
+        raise InputError(f"{shown(text)} names nothing", expected="names between commas")
+    return found
+
+
 def share(text: str) -> float:
     """A number from 0 to `_LARGEST_SHARE`."""
     try:

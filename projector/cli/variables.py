@@ -16,6 +16,7 @@ from projector.cli.row import (
     Row,
     clock,
     count,
+    names,
     nothing,
     one_of,
     sets,
@@ -140,12 +141,13 @@ _SIMULATION_ROWS = (
         commands=(*LAID_OUT, "devices"),
         effect=switches("gpu_files", folders_of_yaml),
     ),
-    _refused(
-        "PRIMUS_GEMM_BACKEND_PLUGINS",
-        "Modules with further cost models.",
-        "",
-        "unset it; --gemm-backend takes backends that packages offer as entry points of projector.gemm_backends",
-        _SIMULATION,
+    _simulation(
+        name="PRIMUS_GEMM_BACKEND_PLUGINS",
+        meaning="Python modules with further cost models, between commas or semicolons; they are run.",
+        becomes="`projector.costs.load_gemm_modules`, unless an option says",
+        behind=("--gemm-plugins",),
+        commands=(*TIMED, "backends"),
+        effect=switches("gemm_plugins", names),
     ),
     _refused("PRIMUS_PROJ_MAX_LAYERS", "Projects on fewer layers.", "", "override num_layers=N", _SIMULATION),
     _refused(

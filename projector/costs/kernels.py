@@ -1,9 +1,11 @@
 """Attention kernels, element-wise work and the optimizer step."""
 
 from collections.abc import Callable, Iterator
+from math import ceil
 
 from projector.catalog import Device
 from projector.costs.figures import TERA, figure, kernel_gap, training_factor
+from projector.job import AttentionBackend
 from projector.operations import AttentionKernel, ElementWise, Gemm, GemmLayout
 
 _QUERY_TILE = 128
@@ -11,6 +13,9 @@ _QUERY_TILE = 128
 _HALF_FULL_WORKGROUPS = 0.5
 """Workgroups per compute unit at which attention reaches half its rate: w / (w + 0.5) follows the waves of a kernel
 whose tail overlaps with the next one's head (prior)."""
+_ORDERED_BYTES = 8
+"""Bytes that pass memory for each element of a copy of the queries' gradients in fp32: it is zeroed, and read when all
+copies are added up."""
 _REFERENCE_HEAD = 128
 """Head width at which the catalog's attention rates were measured."""
 _HEAD_EXPONENT = 0.5
@@ -41,7 +46,23 @@ def attention_seconds(work: AttentionKernel, device: Device, dense: Callable[[Ge
     elif work.value_dim < _REFERENCE_HEAD:
         rate *= (work.value_dim / _REFERENCE_HEAD) ** _HEAD_EXPONENT
     workgroups = work.batch * work.heads * max(1.0, work.query_length / _QUERY_TILE) / figure(device, "compute_units")
-    return work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + kernel_gap(device)
+    seconds = work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + kernel_gap(device)
+    return seconds + _ordered_seconds(work, device)
+
+
+def _ordered_seconds(work: AttentionKernel, device: Device) -> float:
+    """What a fixed order of additions takes beyond atomic ones, of which published rates contain the traffic.
+
+    Backward adds each block of keys' share of the queries' gradients into fp32 by atomics. A fixed order gives each of
+    the workgroups that share a sequence and head a copy of its own: compute units / (sequences x heads) of them
+    (flash-attention 2.x csrc/flash_attn/flash_api.cpp, `mha_bwd`, `nsplits`).
+    """
+    if not (work.backward and work.deterministic and work.backend == AttentionBackend.FLASH):
+        return 0.0
+    copies = ceil(figure(device, "compute_units") / (work.batch * work.heads))
+    elements = work.batch * work.heads * work.query_length * work.query_key_dim
+    moved = (copies - 1) * _ORDERED_BYTES * elements
+    return moved / figure(device, "elementwise_bytes_per_second")
 
 
 def _attention_rate(work: AttentionKernel, device: Device) -> float:

@@ -108,6 +108,8 @@ class AttentionKernel:
     """Scores never reach memory."""
     backend: str | None = None
     """Family of flash kernels; None for the device's usual one."""
+    deterministic: bool = False
+    """Backward adds up the queries' gradients in a fixed order."""
 
     @property
     def attended_pairs(self) -> float:

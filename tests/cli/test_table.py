@@ -138,6 +138,7 @@ def test_our_own_options_and_variables_are_these() -> None:
         "--devices-per-node",
         "--format",
         "--gpu-file",
+        "--gemm-plugins",
         "--host-factor",
         "--packed-length",
         "--output",
