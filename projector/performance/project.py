@@ -15,6 +15,7 @@ from projector.operations import CollectiveKind, Group
 from projector.parallelism import Layout, resolve
 from projector.parallelism.stages import V_SHAPED
 from projector.performance.clock import settled
+from projector.performance.combined import EXCHANGES, hidden_seconds
 from projector.performance.measured import Measurements
 from projector.performance.passes import NOTHING, PassTime, Traffic
 from projector.performance.stages import BlockTime, BlockTimes
@@ -30,6 +31,7 @@ from projector.projection import (
 )
 from projector.schedule import (
     AVAILABLE,
+    COMBINED,
     OF_MEGATRON,
     OF_PYTORCH,
     PipelineTime,
@@ -70,6 +72,8 @@ class _Pipeline(NamedTuple):
     """The slowest stage's end of the iteration."""
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
+    combines: bool
+    """Forwards run beside backwards, where the schedule allows it."""
 
     @property
     def forward_flops(self) -> float:
@@ -88,6 +92,14 @@ class _Pipeline(NamedTuple):
             group=layout.micro_batch_group,
             pending=layout.pending_micro_batches,
             barrier=not (self.post_validates and schedule.splits_backward),
+            hidden_seconds=self._hidden() if self.combines and schedule in COMBINED else None,
+        )
+
+    def _hidden(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """Seconds by which a chunk's forward and another's backward take less together, by rank and chunks."""
+        return tuple(
+            tuple(tuple(hidden_seconds(ahead.layers, back.layers) for back in rank) for ahead in rank)
+            for rank in self.chunks
         )
 
 
@@ -181,6 +193,7 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
         transfers=_transfers(job, layout, costs),
         tail=max(tails, key=lambda tail: tail.seconds),
         post_validates=job.software.optimizer_post_validation,
+        combines=job.software.overlap_expert_parallel and job.parallelism.expert > 1,
     )
 
 
@@ -212,6 +225,9 @@ def _waterfall(
     ).scaled(layout.micro_batches)
     parts = dict(passes.parts)
     traffic = dict(passes.plus(pipeline.tail).traffic)
+    if time.saved[rank]:
+        parts[EXCHANGES] -= time.saved[rank]
+        traffic = _less_exposed(traffic, Group.EXPERT, time.saved[rank])
     if layout.pipeline > 1:
         parts[TRANSFERS] = time.sending[rank]
         parts[BUBBLE] = time.seconds - time.busy[rank] - time.sending[rank]
@@ -223,6 +239,18 @@ def _waterfall(
     if nodes > 1:
         parts[STRAGGLERS] = _STRAGGLER_SHARE[layout.pipeline > 1] * log2(nodes) * sum(parts.values())
     return parts, traffic
+
+
+def _less_exposed(
+    traffic: Mapping[tuple[Group, CollectiveKind], Traffic], group: Group, seconds: float
+) -> dict[tuple[Group, CollectiveKind], Traffic]:
+    """The traffic with so many seconds of a group hidden, by the shares of its collectives."""
+    exposed = sum(calls.exposed_seconds for (each, _), calls in traffic.items() if each is group)
+    left = max(0.0, 1.0 - seconds / exposed) if exposed else 1.0
+    return {
+        key: calls._replace(exposed_seconds=calls.exposed_seconds * left) if key[0] is group else calls
+        for key, calls in traffic.items()
+    }
 
 
 def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> tuple[CommunicationTotal, ...]:

@@ -18,10 +18,14 @@ from projector.layers.decoder import shaped_layer, shaped_prediction
 from projector.layers.routing import stated_imbalance
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operation, held_by
 from projector.parallelism import Chunk, Layout
+from projector.performance.combined import LayerParts, layer_parts
 from projector.performance.data_parallel import Communicator, sharded_layer
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
 from projector.performance.passes import HOST, NOTHING, RECOMPUTE, SCALES, PassTime, pass_time
 from projector.schedule import ChunkDurations
+
+_ENDS = {"embedding": embedding_operations, "output and loss": output_operations}
+"""What makes the operations of a model's ends, by their names in the report."""
 
 
 class BlockTime(NamedTuple):
@@ -43,6 +47,8 @@ class BlockTime(NamedTuple):
     """How host and device take turns in the forward pass."""
     backward_clocks: Clocks = NO_STEPS
     """The same in the backward pass."""
+    layers: tuple[LayerParts, ...] = ()
+    """Parts of its layers, where passes may run beside those of another micro batch."""
 
     def plus(self, others: Iterable["BlockTime"]) -> "BlockTime":
         """This block and others one after the other, under this block's name."""
@@ -58,6 +64,7 @@ class BlockTime(NamedTuple):
             forward_flops=sum(block.forward_flops for block in blocks),
             forward_clocks=composed(block.forward_clocks for block in blocks),
             backward_clocks=composed(block.backward_clocks for block in reversed(blocks)),
+            layers=tuple(layer for block in blocks for layer in block.layers),
         )
 
     @property
@@ -166,12 +173,8 @@ class BlockTimes:
         return self._ends[name]
 
     def _end(self, name: str) -> BlockTime:
-        makers = {
-            "embedding": embedding_operations,
-            "output and loss": output_operations,
-        }
         if name not in self._ends:
-            self._ends[name] = self._block(name, makers[name](self._job, self._layout), recomputed=False)
+            self._ends[name] = self._block(name, _ENDS[name](self._job, self._layout), recomputed=False)
         return self._ends[name]
 
     def _block(
@@ -200,6 +203,10 @@ class BlockTimes:
             backward = backward_input.seconds + backward_weight.seconds
             gathered, scattered = self._weight_traffic(operations, forward.seconds, backward)
             forward, backward_input = forward.plus(gathered), backward_input.plus(scattered)
+        parts: tuple[LayerParts, ...] = ()
+        if software.overlap_expert_parallel and name not in _ENDS:
+            seconds = forward.seconds, backward_input.seconds + backward_weight.seconds
+            parts = (layer_parts(operations, costs, software, *seconds),)
         whole = recomputed or by_operation
         rerun = [operation for operation in operations if whole or is_recomputed(operation, self._modules)]
         return BlockTime(
@@ -216,6 +223,7 @@ class BlockTimes:
             ),
             forward_clocks=self._launches.forward(operations),
             backward_clocks=self._launches.backward(operations, rerun),
+            layers=parts,
         )
 
     def _weight_traffic(
