@@ -97,6 +97,9 @@ class Software:
     maximum_split_bytes: int | None = None
     """Free blocks of this size and more are neither split nor given to smaller requests (`max_split_size_mb` there);
     None splits all."""
+    overlap_expert_parallel: bool = False
+    """Each forward runs beside the backward of another micro batch, and both hide the other's exchange of tokens with
+    experts (Megatron-LM `overlap_moe_expert_parallel_comm`)."""
     overlap_tensor_parallel: bool = False
     """Tensor-parallel collectives overlap with GEMMs (user buffers, async TP)."""
     expert_dispatch: ExpertDispatch = ExpertDispatch.ALL_TO_ALL

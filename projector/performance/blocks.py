@@ -8,6 +8,7 @@ from projector.identity import remembered
 from projector.job import Software
 from projector.layers import is_recomputed, repeated_work
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operations, held_by
+from projector.performance.combined import LayerParts
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
 from projector.performance.muon import NO_MATRICES, Matrices, joined
 from projector.performance.passes import HOST, NOTHING, PassTime, pass_time
@@ -37,6 +38,8 @@ class BlockTime(NamedTuple):
     """How host and device take turns in the forward pass."""
     backward_clocks: Clocks = NO_STEPS
     """The same in the backward pass."""
+    layers: tuple[LayerParts, ...] = ()
+    """Parts of its layers, where passes may run beside those of another micro batch."""
 
     def plus(self, others: Iterable["BlockTime"]) -> "BlockTime":
         """This block and others one after the other, under this block's name."""
@@ -53,6 +56,7 @@ class BlockTime(NamedTuple):
             forward_flops=sum(block.forward_flops for block in blocks),
             forward_clocks=composed(block.forward_clocks for block in blocks),
             backward_clocks=composed(block.backward_clocks for block in reversed(blocks)),
+            layers=tuple(layer for block in blocks for layer in block.layers),
         )
 
     def repeated(self, count: int) -> "BlockTime":
@@ -70,6 +74,7 @@ class BlockTime(NamedTuple):
             forward_flops=self.forward_flops * count,
             forward_clocks=self.forward_clocks.repeated(count),
             backward_clocks=self.backward_clocks.repeated(count),
+            layers=self.layers * count,
         )
 
     @property

@@ -3,6 +3,7 @@
 What overlaps with what is decided here and in `data_parallel`, by these rules:
 
 - Work of one rank runs one piece after the other; expert- and tensor-parallel collectives are exposed.
+- Expert-parallel overlap runs a forward beside the backward of another micro batch (`combined`).
 - Tensor-parallel overlap (user buffers, async TP) leaves the first of `tensor` pieces exposed, and slows the GEMMs
   that run beside the others.
 - Ring exchange of context parallelism runs beside the attention kernels of all steps but the first.
@@ -26,9 +27,9 @@ from projector.operations import (
     Work,
 )
 
-_OVERLAP_SLOWDOWN = 0.15
-"""Share of an overlapped tensor-parallel collective by which the GEMMs beside it are slowed (prior, from
-NVIDIA/dgxc-benchmarking's runs with user buffers)."""
+OVERLAP_SLOWDOWN = 0.15
+"""Share of an overlapped collective inside layers by which the work beside it is slowed (prior, from
+NVIDIA/dgxc-benchmarking's runs with user buffers of tensor parallelism)."""
 
 RECOMPUTE = "recomputation"
 """Waterfall part of work that backward does again."""
@@ -159,7 +160,7 @@ def exposed_seconds(work: Work, beside: Iterable[Work], costs: CostModel, softwa
         return seconds
     size = costs.groups.placement(work.group).size
     if work.group is Group.TENSOR and software.overlap_tensor_parallel:
-        return seconds / size + _OVERLAP_SLOWDOWN * seconds
+        return seconds / size + OVERLAP_SLOWDOWN * seconds
     if work.group in _RINGS and work.kind is CollectiveKind.SEND_RECV:
         attention = sum(costs.seconds(other) for other in beside if isinstance(other, AttentionKernel))
         return max(0.0, seconds - attention * (size - 1) / size)

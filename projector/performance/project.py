@@ -17,6 +17,7 @@ from projector.parallelism.stages import V_SHAPED
 from projector.performance.blocks import BlockTime
 from projector.performance.chunks import chunk_times, layer_times, purpose, sent, transfers
 from projector.performance.clock import at_gain, settled_gain
+from projector.performance.combined import EXCHANGES, hidden_seconds
 from projector.performance.interval import with_evidence
 from projector.performance.measured import Measurements
 from projector.performance.modes import modes_of
@@ -33,6 +34,7 @@ from projector.projection import (
 )
 from projector.schedule import (
     AVAILABLE,
+    COMBINED,
     OF_MEGATRON,
     OF_PYTORCH,
     PipelineTime,
@@ -79,6 +81,8 @@ class _Pipeline(NamedTuple):
     """Message of a send."""
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
+    combines: bool
+    """Forwards run beside backwards, where the schedule allows it."""
 
     @property
     def forward_flops(self) -> float:
@@ -97,6 +101,14 @@ class _Pipeline(NamedTuple):
             group=layout.micro_batch_group,
             pending=layout.pending_micro_batches,
             barrier=not (self.post_validates and schedule.splits_backward),
+            hidden_seconds=self._hidden() if self.combines and schedule in COMBINED else None,
+        )
+
+    def _hidden(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """Seconds by which a chunk's forward and another's backward take less together, by rank and chunks."""
+        return tuple(
+            tuple(tuple(hidden_seconds(ahead.layers, back.layers) for back in rank) for ahead in rank)
+            for rank in self.chunks
         )
 
 
@@ -195,6 +207,7 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
         tail=max(tails, key=lambda tail: tail.seconds),
         carried_bytes=shapes_of(job, layout).carried_bytes,
         post_validates=job.software.optimizer_post_validation,
+        combines=job.software.overlap_expert_parallel and job.parallelism.expert > 1,
     )
 
 
@@ -212,6 +225,9 @@ def _waterfall(
     ).scaled(layout.micro_batches)
     parts = {name: passes.parts[name] for name in sorted(passes.parts, key=PARTS.index)}
     traffic = dict(passes.plus(pipeline.tail).traffic)
+    if time.saved[rank]:
+        parts[EXCHANGES] -= time.saved[rank]
+        traffic = _less_exposed(traffic, Group.EXPERT, time.saved[rank])
     if layout.pipeline > 1:
         parts[TRANSFERS] = time.sending[rank]
         traffic[Group.PIPELINE, CollectiveKind.SEND_RECV] = sent(
@@ -230,6 +246,18 @@ def _waterfall(
     if nodes > 1:
         parts[STRAGGLERS] = _STRAGGLER_SHARE[layout.pipeline > 1] * log2(nodes) * sum(parts.values())
     return parts, traffic
+
+
+def _less_exposed(
+    traffic: Mapping[tuple[Group, CollectiveKind], Traffic], group: Group, seconds: float
+) -> dict[tuple[Group, CollectiveKind], Traffic]:
+    """The traffic with so many seconds of a group hidden, by the shares of its collectives."""
+    exposed = sum(calls.exposed_seconds for (each, _), calls in traffic.items() if each is group)
+    left = max(0.0, 1.0 - seconds / exposed) if exposed else 1.0
+    return {
+        key: calls._replace(exposed_seconds=calls.exposed_seconds * left) if key[0] is group else calls
+        for key, calls in traffic.items()
+    }
 
 
 def _communication(

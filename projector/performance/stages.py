@@ -11,6 +11,7 @@ from projector.layers.routing import stated_imbalance
 from projector.operations import NO_PARAMETERS, Operations, held_by
 from projector.parallelism import Chunk, Layout
 from projector.performance.blocks import Again, BlockTime, timed
+from projector.performance.combined import layer_parts
 from projector.performance.data_parallel import Communicator, sharded_layer
 from projector.performance.muon import matrices_of
 from projector.performance.passes import SCALES, PassTime
@@ -91,19 +92,19 @@ class BlockTimes:
 
     def embedding(self) -> BlockTime:
         """Time of the token table."""
-        return self._block("embedding", shaped_embedding(self._shapes), self._selective)
+        return self._block("embedding", shaped_embedding(self._shapes), self._selective, end=True)
 
     def output(self) -> BlockTime:
         """Time of final norm, output layer and loss."""
         operations = shaped_output(self._shapes, tied_elsewhere=self._layout.tied_across_stages)
-        return self._block("output and loss", operations, self._selective)
+        return self._block("output and loss", operations, self._selective, end=True)
 
     def multi_token_prediction(self) -> BlockTime:
         """Time of one multi-token-prediction layer."""
         operations = shaped_prediction(self._job.model.layers[-1], self._shapes)
         return self._block("multi-token prediction", operations, self._selective)
 
-    def _block(self, name: str, operations: Operations, again: Again) -> BlockTime:
+    def _block(self, name: str, operations: Operations, again: Again, *, end: bool = False) -> BlockTime:
         """A block with what full sharding adds to its passes; equal ones are one object."""
         key = id(operations), again
         if key not in self._blocks:
@@ -113,6 +114,10 @@ class BlockTimes:
                 forward, backward = block.forward.plus(gathered), block.backward_input.plus(scattered)
                 block = block._replace(forward=forward, backward_input=backward)
             block = block._replace(matrices=matrices_of(operations, self._job.optimizer))
+            if self._job.software.overlap_expert_parallel and not end:
+                seconds = block.forward.seconds, block.backward.seconds
+                parts = layer_parts(operations, self._costs, self._job.software, *seconds)
+                block = block._replace(layers=(parts,))
             # With what it was made of, so that no other operations get their identity meanwhile.
             self._blocks[key] = operations, block
         return self._blocks[key][1]

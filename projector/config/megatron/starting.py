@@ -57,6 +57,35 @@ _EXPERTS = Rule(
         bool(job.model.expert_blocks) and job.parallelism.tensor > 1 and not job.parallelism.sequence_parallel
     ),
 )
+
+
+def _overlap(message: str, expected: str, breaks: Callable[[Keys, TrainingJob], bool]) -> Rule:
+    return Rule(
+        key="overlap_moe_expert_parallel_comm",
+        message=f"the exchange of tokens with experts is not overlapped {message}",
+        expected=f"{expected}, or overlap_moe_expert_parallel_comm false",
+        # megatron/core/transformer/transformer_config.py, megatron/training/arguments.py
+        breaks=lambda keys, job: job.software.overlap_expert_parallel and breaks(keys, job),
+    )
+
+
+_OVERLAP = (
+    _overlap(
+        "without expert parallelism",
+        "expert_model_parallel_size above 1",
+        lambda _, job: job.parallelism.expert == 1,
+    ),
+    _overlap(
+        "in a pipeline without several model chunks per stage",
+        "num_virtual_stages_per_pipeline_rank or num_layers_per_virtual_pipeline_stage beside it",
+        lambda _, job: job.parallelism.pipeline > 1 and job.parallelism.virtual_pipeline == 1,
+    ),
+    _overlap(
+        "beside the shared expert's own overlap",
+        "moe_shared_expert_overlap false",
+        lambda keys, _: keys.boolean("moe_shared_expert_overlap"),
+    ),
+)
 _RULES = (
     Rule(
         key="moe_expert_capacity_factor",
@@ -85,6 +114,7 @@ _RULES = (
             and job.recompute != Recompute()
         ),
     ),
+    *_OVERLAP,
     _EXPERTS._replace(stock=True),
     _EXPERTS._replace(
         # Recipes of Megatron-Bridge switch it on by themselves where nothing is stated.

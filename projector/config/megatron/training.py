@@ -229,6 +229,7 @@ def software(keys: Keys, notes: Notes) -> Software:
         gradient_accumulation_fusion=keys.boolean("gradient_accumulation_fusion", default=True),
         overlap_gradient_reduce=keys.boolean("overlap_grad_reduce"),
         overlap_parameter_gather=keys.boolean("overlap_param_gather"),
+        overlap_expert_parallel=keys.boolean("overlap_moe_expert_parallel_comm"),
         overlap_tensor_parallel=keys.boolean("tp_comm_overlap"),
         expert_dispatch=_dispatch(keys, notes, turbo=turbo, stage=stage),
         expert_dispatch_units=_dispatch_units(keys, turbo=turbo),

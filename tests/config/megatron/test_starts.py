@@ -6,6 +6,7 @@ from projector.errors import ConfigurationError, NotAvailable
 from projector.job import RecomputeGranularity, Sharding
 from tests.config.megatron.builders import BASE, arguments, assumed, load, unmodelled
 
+OVERLAPPED = f"{BASE} --num-experts 8 --overlap-moe-expert-parallel-comm"
 NOT_STARTED = {
     "fewer positions than the sequence has": (
         BASE.replace("--max-position-embeddings 2048", "--max-position-embeddings 1024"),
@@ -42,6 +43,18 @@ NOT_STARTED = {
     "recomputation beside separate weight gradients": (
         f"{BASE} --pipeline-model-parallel-size 2 --enable-zero-bubble --recompute-granularity selective",
         r"recompute_granularity: recomputation does not go with a schedule",
+    ),
+    "expert communication overlapped without expert parallelism": (
+        OVERLAPPED,
+        r"overlap_moe_expert_parallel_comm: .* without expert parallelism",
+    ),
+    "the same in a pipeline without model chunks": (
+        f"{OVERLAPPED} --expert-model-parallel-size 8 --pipeline-model-parallel-size 2",
+        r"overlap_moe_expert_parallel_comm: .* without several model chunks",
+    ),
+    "the same beside the shared expert's": (
+        f"{OVERLAPPED} --expert-model-parallel-size 8 --moe-shared-expert-overlap",
+        r"overlap_moe_expert_parallel_comm: .* beside the shared expert",
     ),
     "experts without a place": (
         f"{BASE} --num-experts 8 --moe-expert-capacity-factor 0",
