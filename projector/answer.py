@@ -6,6 +6,7 @@ from functools import partial
 
 from projector import catalog
 from projector.api import DEFAULT_DEVICE, Question
+from projector.asked import asked_job, stated_choices
 from projector.catalog import Calibration, Device, MeasuredRates
 from projector.config import (
     ALLOCATOR_VARIABLES,
@@ -60,7 +61,7 @@ def answer(question: Question) -> Projection:
     """Answer a question; what it raises is what the parts raise, all `InputError`."""
     loaded = load(question)
     device = _device(question)
-    asked = _asked(loaded.job, question)
+    asked = asked_job(loaded.job, question)
     target = _target(question, loaded, asked, device)
     try:
         job, layout = _laid_out(asked, target, device)
@@ -75,6 +76,7 @@ def answer(question: Question) -> Projection:
     unknown = unknown_figures(job, layout, device, calibration) if question.memory else ()
     measured = measured_outside(job, layout, calibration) if question.memory else ()
     performance, without_effect, untimed = _performance(question, job, target, layout, device, calibration)
+    stated, idle = _stated(question, job)
     return Projection(
         model=job.model.name,
         format=loaded.format,
@@ -86,9 +88,10 @@ def answer(question: Question) -> Projection:
         micro_batches=layout.micro_batches,
         parameters=count_parameters(job, layout),
         values=_sorted(loaded.values),
-        ignored=(*loaded.ignored, *without_effect, *_unused(calibration), *_uncompared(question)),
+        ignored=(*loaded.ignored, *without_effect, *idle, *_unused(calibration), *_uncompared(question)),
         assumed=(
             *_assumed(question, loaded, target),
+            *stated,
             *(_method(question, device) if performance else ()),
             *settings,
             *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
@@ -146,7 +149,7 @@ def effective(question: Question) -> LoadedConfiguration:
     loaded = load(question)
     return replace(
         loaded,
-        job=_asked(loaded.job, question),
+        job=asked_job(loaded.job, question),
         nodes=loaded.nodes if question.nodes is None else question.nodes,
         devices_per_node=loaded.devices_per_node if question.devices_per_node is None else question.devices_per_node,
     )
@@ -162,15 +165,6 @@ def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
     cudnn = device.vendor == "NVIDIA" and device.architecture not in flash
     backend = AttentionBackend.CUDNN if cudnn else AttentionBackend.FLASH
     return replace(job, software=replace(software, attention_backend=backend))
-
-
-def _asked(job: TrainingJob, question: Question) -> TrainingJob:
-    """The job as the question wants it: its schedule, its imbalance of routing, its host, its allocator."""
-    factor, grows = question.routing_imbalance, question.expandable_segments
-    software = job.software if factor is None else replace(job.software, routing_imbalance=factor)
-    software = software if grows is None else replace(software, expandable_segments=grows)
-    software = software if question.host_factor is None else replace(software, host_factor=question.host_factor)
-    return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software)
 
 
 def _device(question: Question) -> Device:
@@ -301,6 +295,19 @@ def _performance(  # noqa: PLR0913, PLR0917 - the question, what it became, and 
         untimed = Unmodelled(what=TIME, where=error.place, effect=f"{error.message}; {error.expected}", decides=False)
         return None, without_effect, (untimed,)
     return projection, without_effect, ()
+
+
+def _stated(question: Question, job: TrainingJob) -> tuple[tuple[Assumption, ...], tuple[str, ...]]:
+    """What a person states in place of figures and choices, with and without influence."""
+    counted, idle = stated_choices(job, question)
+    if job.tuning is None:
+        return counted, idle
+    if not question.performance:
+        return counted, (*idle, "tuning (concerns times alone)")
+    from projector.performance import stated_figures  # noqa: PLC0415 - loaded by now
+
+    figures, without = stated_figures(job)
+    return (*counted, *figures), (*idle, *without)
 
 
 def _method(question: Question, device: Device) -> tuple[Assumption, ...]:

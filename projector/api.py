@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from projector.job import Scaling
+from projector.job import IndexerTraining, Scaling, Tuning
 
 if TYPE_CHECKING:
     from projector.job import Target, TrainingJob
@@ -57,6 +57,14 @@ class Question:
     states, else for an interval."""
     host_factor: float | None = None
     """Time of the host's work over what the catalog says of its platform; None for what the file states, else 1."""
+    indexer: IndexerTraining | None = None
+    """What becomes of the weights of DeepSeek-V4's indexers; None for what the file states."""
+    gathered_keys: bool | None = None
+    """Whether keys that an indexer chooses are copied to each query's side; None for what the file states."""
+    sinkhorn_iterations: int | None = None
+    """Iterations of the normalisation of hyper-connections that run kernel by kernel; None for what the file states."""
+    tuning: Tuning | None = None
+    """Figures in place of those of the cost models; they go before the file's."""
     expandable_segments: bool | None = None
     """Whether segments of torch's caching allocator grow; None for what the configuration's environment states."""
     memory_safety_margin: float = 0.0

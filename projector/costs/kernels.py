@@ -71,20 +71,36 @@ def elementwise_seconds(work: ElementWise, device: Device) -> float:
     Casts to low precision count like any other: the slower rates of published tables hold for inference kernels that
     scale per token.
     """
-    moved = work.bytes_read + work.bytes_written
-    return moved / figure(device, "elementwise_bytes_per_second") + work.kernels * KERNEL_GAP_SECONDS
+    moved, stated = work.bytes_read + work.bytes_written, work.speed
+    if stated is None:
+        return moved / figure(device, "elementwise_bytes_per_second") + work.kernels * KERNEL_GAP_SECONDS
+    rate = _rate(device, stated.bandwidth_share) * stated.efficiency
+    gap = KERNEL_GAP_SECONDS if stated.launch_seconds is None else stated.launch_seconds
+    return moved / rate + work.kernels * gap + stated.fixed_seconds
 
 
-def optimizer_step_seconds(shard_elements: float, state_bytes: float, device: Device) -> float:
+def _rate(device: Device, share: float | None) -> float:
+    """Bytes per second of what large kernels achieve, or at a stated share of the peak of memory bandwidth."""
+    if share is None:
+        return figure(device, "elementwise_bytes_per_second")
+    return share * figure(device, "memory_bandwidth_bytes_per_second")
+
+
+def optimizer_step_seconds(
+    shard_elements: float, state_bytes: float, device: Device, *, share: float | None = None
+) -> float:
     """Update of the parameters that this device owns: `state_bytes` per parameter of master weight and moments.
 
-    The state of plain Adam moves its full traffic; leaner states move proportionally less.
+    The state of plain Adam moves its full traffic; leaner states move proportionally less. `share` is a stated one of
+    the peak of memory bandwidth.
     """
     traffic = _NORM_AND_CLIP_BYTES + ADAM_BYTES * state_bytes / _ADAM_STATE_BYTES + _COPY_BYTES
-    return shard_elements * traffic / figure(device, "elementwise_bytes_per_second")
+    return shard_elements * traffic / _rate(device, share)
 
 
-def gradient_buffer_seconds(elements: float, gradient_bytes: int, device: Device) -> float:
+def gradient_buffer_seconds(
+    elements: float, gradient_bytes: int, device: Device, *, share: float | None = None
+) -> float:
     """Zeroing the main gradients of this device before the step and scaling them before they are reduced."""
     passes = _ZERO_PASSES + _PRESCALE_PASSES
-    return elements * gradient_bytes * passes / figure(device, "elementwise_bytes_per_second")
+    return elements * gradient_bytes * passes / _rate(device, share)

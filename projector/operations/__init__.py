@@ -18,6 +18,7 @@ from projector.operations.work import (
     Gemm,
     Group,
     GroupedGemm,
+    StatedSpeed,
     Work,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "Operations",
     "SavedTensor",
     "Split",
+    "StatedSpeed",
     "Weight",
     "Work",
     "held_by",

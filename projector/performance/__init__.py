@@ -6,5 +6,6 @@ Layers' operations become passes (`passes`), passes model chunks (`stages`), chu
 
 from projector.performance.clock import at_clock
 from projector.performance.project import project_performance
+from projector.performance.stated import stated_figures
 
-__all__ = ["at_clock", "project_performance"]
+__all__ = ["at_clock", "project_performance", "stated_figures"]

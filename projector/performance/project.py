@@ -17,6 +17,7 @@ from projector.parallelism.stages import V_SHAPED
 from projector.performance.clock import settled
 from projector.performance.measured import Measurements
 from projector.performance.passes import NOTHING, PassTime, Traffic
+from projector.performance.sampling import sampled
 from projector.performance.stages import BlockTime, BlockTimes
 from projector.performance.tail import STEP, stage_tail
 from projector.projection import (
@@ -111,6 +112,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
 
     Raises `NotAvailable` for GEMM backends and formats that are not offered or figures that nobody knows.
     """
+    job = sampled(job)
     chosen = planned_schedule(_chosen(job, schedule), layout.pipeline, layout.run_micro_batches)
     layout = _placed(job, target, layout, chosen)
     measured = Measurements(rates, job, layout, device, backend=backend)

@@ -22,6 +22,7 @@ from projector.performance.data_parallel import Communicator, sharded_layer
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
 from projector.performance.muon import NO_MATRICES, Matrices, joined, matrices_of
 from projector.performance.passes import HOST, NOTHING, RECOMPUTE, SCALES, PassTime, pass_time
+from projector.performance.tuning import tuned
 from projector.schedule import ChunkDurations
 
 
@@ -138,7 +139,7 @@ class BlockTimes:
         key = layer, recomputed
         if key not in self._layers:
             name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
-            operations = shaped_layer(layer, self._shapes)
+            operations = self._at_stated_speeds(shaped_layer(layer, self._shapes), layer)
             by_operation = self._job.recompute.granularity is RecomputeGranularity.OPERATIONS
             self._layers[key] = self._block(name, operations, recomputed=recomputed, by_operation=by_operation)
         return self._layers[key]
@@ -155,9 +156,13 @@ class BlockTimes:
         """Time of one multi-token-prediction layer."""
         name = "multi-token prediction"
         if name not in self._ends:
-            operations = shaped_prediction(self._job.model.layers[-1], self._shapes)
+            last = self._job.model.layers[-1]
+            operations = self._at_stated_speeds(shaped_prediction(last, self._shapes), last)
             self._ends[name] = self._block(name, operations, recomputed=False)
         return self._ends[name]
+
+    def _at_stated_speeds(self, operations: tuple[Operation, ...], layer: DecoderLayer) -> tuple[Operation, ...]:
+        return tuned(operations, layer, self._shapes, self._job.tuning, self._costs.device)
 
     def _end(self, name: str) -> BlockTime:
         makers = {
