@@ -6,6 +6,7 @@ from functools import partial
 
 from projector import catalog
 from projector.api import DEFAULT_DEVICE, Question
+from projector.asked import asked_job
 from projector.catalog import Calibration, Device, MeasuredRates
 from projector.config import (
     ALLOCATOR_VARIABLES,
@@ -43,7 +44,7 @@ from projector.projection import (
 )
 from projector.scaling import scaling_tables, smallest_layout
 from projector.schedule import named_schedule, planned_schedule
-from projector.speed import Clock, Timed, clock, method, timed
+from projector.speed import Clock, Timed, clock, method, stated, timed
 
 _FLASH_ARCHITECTURES = ("sm80", "sm86", "sm89")
 """NVIDIA GPUs older than Hopper, where Transformer Engine prefers FlashAttention 2 to cuDNN
@@ -60,7 +61,7 @@ def answer(question: Question) -> Projection:
     """Answer a question; what it raises is what the parts raise, all `InputError`."""
     loaded = load(question)
     device = _device(question)
-    asked = _asked(loaded.job, question)
+    asked = asked_job(loaded.job, question)
     target = _target(question, loaded, asked, device)
     try:
         job, layout = _laid_out(asked, target, device)
@@ -82,6 +83,7 @@ def answer(question: Question) -> Projection:
             elsewhere = partial(_elsewhere, question, loaded, ticks, unmodelled, calibration)
             speed = speed.scaled(scaling_tables(question.scaling_nodes, asked, target, elsewhere))
     performance = speed.projection
+    said, idle = stated(question, job)
     return Projection(
         model=job.model.name,
         format=loaded.format,
@@ -94,9 +96,10 @@ def answer(question: Question) -> Projection:
         micro_batches=layout.micro_batches,
         parameters=count_parameters(job, layout),
         values=_sorted(loaded.values),
-        ignored=(*loaded.ignored, *speed.without_effect, *_unused(calibration), *_uncompared(question)),
+        ignored=(*loaded.ignored, *speed.without_effect, *idle, *_unused(calibration), *_uncompared(question)),
         assumed=(
             *_assumed(question, loaded, target),
+            *said,
             *(method(question, device, job) if performance else ()),
             *settings,
             *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
@@ -120,7 +123,7 @@ def _elsewhere(  # noqa: PLR0913, PLR0917 - the question, what it became, and wh
     target: Target,
 ) -> tuple[Layout, PerformanceProjection, Verdict | None]:
     """The answer on another cluster than the target: layout, time and, where memory is asked for, verdict."""
-    job, layout = _laid_out(_asked(loaded.job, question), target, ticks.unclocked)
+    job, layout = _laid_out(asked_job(loaded.job, question), target, ticks.unclocked)
     performance = ticks.project(job, target, layout, compares=False)
     if not question.memory:
         return layout, performance, None
@@ -172,7 +175,7 @@ def effective(question: Question) -> LoadedConfiguration:
     loaded = load(question)
     return replace(
         loaded,
-        job=_asked(loaded.job, question),
+        job=asked_job(loaded.job, question),
         nodes=loaded.nodes if question.nodes is None else question.nodes,
         devices_per_node=loaded.devices_per_node if question.devices_per_node is None else question.devices_per_node,
     )
@@ -188,17 +191,6 @@ def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
     cudnn = device.vendor == "NVIDIA" and device.architecture not in flash
     backend = AttentionBackend.CUDNN if cudnn else AttentionBackend.FLASH
     return replace(job, software=replace(software, attention_backend=backend))
-
-
-def _asked(job: TrainingJob, question: Question) -> TrainingJob:
-    """The job as the question wants it: its schedule, its imbalance of routing, its host, allocator and samples."""
-    factor, grows = question.routing_imbalance, question.expandable_segments
-    software = job.software if factor is None else replace(job.software, routing_imbalance=factor)
-    software = software if grows is None else replace(software, expandable_segments=grows)
-    software = software if question.host_factor is None else replace(software, host_factor=question.host_factor)
-    packed = question.packed_length
-    batch = job.batch if packed is None else replace(job.batch, packed_length=packed)
-    return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software, batch=batch)
 
 
 def _device(question: Question) -> Device:

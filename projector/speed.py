@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from projector.api import Question
+from projector.asked import stated_choices
 from projector.catalog import Calibration, Device, HardwareOverrides, MeasuredRates
 from projector.config import Assumption, LoadedConfiguration, Unmodelled, read_hardware_file
 from projector.errors import ConfigurationError, RateUnknown
@@ -135,6 +136,19 @@ def _peak(job: TrainingJob, layout: Layout, device: Device) -> Callable[[Schedul
         return max(stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages)
 
     return peak_allocated_bytes
+
+
+def stated(question: Question, job: TrainingJob) -> tuple[tuple[Assumption, ...], tuple[str, ...]]:
+    """What a person states in place of figures and choices, with and without influence."""
+    counted, idle = stated_choices(job, question)
+    if job.tuning is None:
+        return counted, idle
+    if not question.performance:
+        return counted, (*idle, "tuning (concerns times alone)")
+    from projector.performance import stated_figures  # noqa: PLC0415 - loaded by now
+
+    figures, without = stated_figures(job)
+    return (*counted, *figures), (*idle, *without)
 
 
 def method(question: Question, device: Device, job: TrainingJob) -> tuple[Assumption, ...]:

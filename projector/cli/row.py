@@ -55,6 +55,8 @@ class Effect:
     """Fields of `projector.api.Question` by name."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """Overrides of the configuration by name."""
+    knobs: Mapping[str, object] = field(default_factory=dict)
+    """Values of tuning variables by their names, which are settled together."""
     switches: Mapping[str, object] = field(default_factory=dict)
     """What concerns the command alone, such as the form of the output."""
 

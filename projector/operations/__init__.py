@@ -19,6 +19,7 @@ from projector.operations.work import (
     GemmLayout,
     Group,
     GroupedGemm,
+    StatedSpeed,
     TokenVisits,
     Work,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Operations",
     "SavedTensor",
     "Split",
+    "StatedSpeed",
     "TokenVisits",
     "Weight",
     "Work",

@@ -134,6 +134,20 @@ class AttentionKernel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StatedSpeed:
+    """How fast a person says that work bound by memory runs, in place of the cost model's figures."""
+
+    bandwidth_share: float | None = None
+    """Share of the peak of memory bandwidth; None for what large kernels achieve."""
+    efficiency: float = 1.0
+    """Factor on what large kernels achieve."""
+    launch_seconds: float | None = None
+    """Time between two kernels; None for the cost model's gap."""
+    fixed_seconds: float = 0.0
+    """Time beside that of bytes and kernels."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ElementWise:
     """Work bound by memory: norms, rotary, activation, permutation, router, loss, casts, copies."""
 
@@ -147,6 +161,8 @@ class ElementWise:
     """Kernel launches."""
     readbacks: int = 0
     """Times that the host waits for a result before it goes on."""
+    speed: StatedSpeed | None = None
+    """What a person states of its speed; None for the cost model's figures."""
 
 
 class CollectiveKind(StrEnum):

@@ -8,5 +8,6 @@ what was left open decide the interval (`interval`).
 from projector.performance.clock import at_clock
 from projector.performance.interval import Unstated, with_unstated
 from projector.performance.project import project_performance
+from projector.performance.stated import stated_figures
 
-__all__ = ["Unstated", "at_clock", "project_performance", "with_unstated"]
+__all__ = ["Unstated", "at_clock", "project_performance", "stated_figures", "with_unstated"]

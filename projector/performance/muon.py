@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from projector.costs import CostModel
-from projector.job import Optimizer, OptimizerKind, Sharding
+from projector.job import Optimizer, OptimizerKind, Sharding, TrainingJob, Tuning
 from projector.operations import Gemm, Operation, Weight, parameter_class
 from projector.parallelism import Layout
 
@@ -62,16 +62,20 @@ def joined(several: Iterable[tuple[Matrices, int]]) -> Matrices:
     return total or NO_MATRICES
 
 
-def newton_schulz_seconds(matrices: Matrices, optimizer: Optimizer, layout: Layout, costs: CostModel) -> float:
+def newton_schulz_seconds(matrices: Matrices, job: TrainingJob, layout: Layout, costs: CostModel) -> float:
     """Seconds of a step's iterations on the fullest rank.
 
     Ranks that divide the optimizer's state take whole matrices each, and no rank less than the largest one; others all
-    do the same.
+    do the same. A stated time stands for all of it.
     """
+    tuning = job.tuning or Tuning()
+    if matrices and tuning.newton_schulz_seconds is not None:
+        return tuning.newton_schulz_seconds
+    steps = tuning.newton_schulz_steps or job.optimizer.muon_newton_schulz_steps
     divides = layout.sharding is not Sharding.NONE
     total = largest = 0.0
     for matrix, count in matrices.items():
-        seconds = sum(costs.seconds(product) for product in products(matrix)) * optimizer.muon_newton_schulz_steps
+        seconds = sum(costs.seconds(product) for product in products(matrix)) * steps
         ranks = (layout.expert_shard if matrix.expert else layout.shard) if divides else 1
         total += seconds * count / ranks
         largest = max(largest, seconds)

@@ -22,6 +22,7 @@ from projector.performance.interval import with_evidence
 from projector.performance.measured import Measurements
 from projector.performance.modes import modes_of
 from projector.performance.passes import BUBBLE, NOTHING, PARTS, PassTime, Traffic, exposed_part
+from projector.performance.sampling import sampled
 from projector.performance.stages import BlockTimes
 from projector.performance.tail import STEP, stage_tail
 from projector.projection import (
@@ -132,6 +133,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
 
     Raises `NotAvailable` for GEMM backends and formats that are not offered or figures that nobody knows.
     """
+    job = sampled(job)
     chosen = planned_schedule(_chosen(job, schedule), layout.pipeline, layout.run_micro_batches)
     layout = _placed(job, target, layout, chosen)
     measured = Measurements(rates, job, layout, device, backend=backend)

@@ -15,6 +15,7 @@ from projector.performance.combined import layer_parts
 from projector.performance.data_parallel import Communicator, sharded_layer
 from projector.performance.muon import matrices_of
 from projector.performance.passes import SCALES, PassTime
+from projector.performance.tuning import tuned
 
 
 class BlockTimes:
@@ -86,7 +87,7 @@ class BlockTimes:
         # To hash a layer takes longer than to find it by its identity.
         operations = self._operations.get(id(layer))
         if operations is None:
-            operations = self._operations[id(layer)] = shaped_layer(layer, self._shapes)
+            operations = self._operations[id(layer)] = self._tuned(shaped_layer(layer, self._shapes), layer)
         name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
         return self._block(name, operations, self._rerun if recomputed else self._usual)
 
@@ -101,8 +102,13 @@ class BlockTimes:
 
     def multi_token_prediction(self) -> BlockTime:
         """Time of one multi-token-prediction layer."""
-        operations = shaped_prediction(self._job.model.layers[-1], self._shapes)
+        last = self._job.model.layers[-1]
+        operations = self._tuned(shaped_prediction(last, self._shapes), last)
         return self._block("multi-token prediction", operations, self._selective)
+
+    def _tuned(self, operations: Operations, layer: DecoderLayer) -> Operations:
+        """The operations at the figures that a person states."""
+        return tuned(operations, layer, self._shapes, self._job.tuning, self._costs.device)
 
     def _block(self, name: str, operations: Operations, again: Again, *, end: bool = False) -> BlockTime:
         """A block with what full sharding adds to its passes; equal ones are one object."""

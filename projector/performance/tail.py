@@ -2,7 +2,7 @@
 
 from projector.costs import CostModel, gradient_buffer_seconds, optimizer_step_seconds
 from projector.costs.kernels import ADAM_BYTES
-from projector.job import Sharding, TrainingJob
+from projector.job import Sharding, TrainingJob, Tuning
 from projector.layers import padded_vocabulary
 from projector.operations import CollectiveKind, Group, Held
 from projector.parallelism import Layout
@@ -33,7 +33,7 @@ def stage_tail(job: TrainingJob, layout: Layout, costs: CostModel, chunks: tuple
     else:
         communication = step_communication(communicator, held, job.software, _window(layout, chunks))
     seconds = _update_seconds(job, layout, costs, held)
-    seconds += newton_schulz_seconds(stage.matrices, job.optimizer, layout, costs)
+    seconds += newton_schulz_seconds(stage.matrices, job, layout, costs)
     update = PassTime(parts={OPTIMIZER: seconds})
     return communication.plus(update, _tied_reduction(job, layout, costs))
 
@@ -52,11 +52,12 @@ def _update_seconds(job: TrainingJob, layout: Layout, costs: CostModel, held: He
     """Zeroing and scaling gradients, and the update of this device's share."""
     precision, optimizer, device = job.precision, job.optimizer, costs.device
     whole = layout.sharding is Sharding.NONE
+    share = (job.tuning or Tuning()).optimizer_bandwidth_share
     shard = held.dense / (1 if whole else layout.shard) + held.expert / (1 if whole else layout.expert_shard)
     on_device = shard * (1 - optimizer.offload_fraction)
-    seconds = optimizer_step_seconds(on_device, precision.optimizer_bytes, device)
+    seconds = optimizer_step_seconds(on_device, precision.optimizer_bytes, device, share=share)
     buffered = shard if layout.sharding is Sharding.PARAMETERS else held.total
-    seconds += gradient_buffer_seconds(buffered, precision.gradient_bytes, device)
+    seconds += gradient_buffer_seconds(buffered, precision.gradient_bytes, device, share=share)
     offloaded = shard * optimizer.offload_fraction
     seconds += offloaded * (
         _OFFLOAD_LINK_BYTES / _HOST_LINK_BYTES_PER_SECOND + ADAM_BYTES / _HOST_MEMORY_BYTES_PER_SECOND

@@ -81,9 +81,9 @@ def test_ranks_share_matrices_and_none_takes_less_than_one() -> None:
     assert layout.sharding is Sharding.OPTIMIZER
     assert layout.shard == 8
     for count, wanted in ((1, 1), (8, 1), (64, 8)):
-        assert newton_schulz_seconds({matrix: count}, MUON, layout, model) == pytest.approx(wanted * one)
+        assert newton_schulz_seconds({matrix: count}, job, layout, model) == pytest.approx(wanted * one)
     alone = replace(layout, sharding=Sharding.NONE)
-    assert newton_schulz_seconds({matrix: 64}, MUON, alone, model) == pytest.approx(64 * one)
+    assert newton_schulz_seconds({matrix: 64}, job, alone, model) == pytest.approx(64 * one)
 
 
 def test_the_step_grows_with_the_iterations() -> None:
