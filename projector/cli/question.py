@@ -9,6 +9,7 @@ from projector.api import Question
 from projector.cli.files import read_text
 from projector.cli.options import variables_of
 from projector.cli.parser import CommandLine
+from projector.cli.plugins import VARIABLE, plugged
 from projector.cli.row import PROJECTIONS, TIMED, Effect, Fate, Row, UsageError
 from projector.cli.tuning import settle
 from projector.cli.variables import VARIABLES
@@ -63,13 +64,16 @@ def understand(line: CommandLine, environment: Mapping[str, str]) -> Said:
         for name, value in effect.switches.items():
             switches[name] = (*switches.get(name, ()), *value) if isinstance(value, tuple) else value
     settled = settle(knobs)
+    told = {**{name: value for name, (_, value) in fields.items()}, **settled.fields}
+    backend, unplugged = plugged(knobs[VARIABLE], told.get("gemm_backend")) if VARIABLE in knobs else (None, "")
     return Said(
-        fields={**{name: value for name, (_, value) in fields.items()}, **settled.fields},
+        fields=told if backend is None else {**told, "gemm_backend": backend},
         overrides={name: value for name, (_, value) in overrides.items()},
         switches=switches,
         without_effect=(
             *(_label(row, row.becomes) for row, _ in spoken if row.fate is Fate.NO_EFFECT),
             *settled.idle,
+            *((f"{VARIABLE} (environment: {unplugged})",) if unplugged else ()),
             *_concerning_others(line.command, environment),
         ),
     )

@@ -7,11 +7,13 @@ matter here are named in the result.
 from functools import partial
 
 from projector.cli.files import folder, folders_of_yaml
+from projector.cli.plugins import VARIABLE, modules
 from projector.cli.row import (
     CONFIGURED,
     LAID_OUT,
     PROJECTIONS,
     TIMED,
+    Effect,
     Fate,
     Row,
     clock,
@@ -38,18 +40,6 @@ _simulation = partial(Row, group=_SIMULATION, fate=Fate.WORKS, value="V", comman
 def _no_effect(name: str, group: str, meaning: str, why: str) -> Row:
     return Row(
         name=name, group=group, meaning=meaning, becomes=why, fate=Fate.NO_EFFECT, value="V", commands=PROJECTIONS
-    )
-
-
-def _refused(name: str, meaning: str, instead: str) -> Row:
-    return Row(
-        name=name,
-        group=_SIMULATION,
-        meaning=meaning,
-        becomes=instead,
-        fate=Fate.REFUSED,
-        value="V",
-        commands=PROJECTIONS,
     )
 
 
@@ -138,10 +128,12 @@ _SIMULATION_ROWS = (
         commands=(*LAID_OUT, "devices"),
         effect=switches("gpu_files", folders_of_yaml),
     ),
-    _refused(
-        "PRIMUS_GEMM_BACKEND_PLUGINS",
-        "Modules with further cost models.",
-        "unset it; --gemm-backend takes backends that packages offer as entry points of projector.gemm_backends",
+    _simulation(
+        name=VARIABLE,
+        meaning="Modules with further cost models, between commas or semicolons.",
+        becomes="`Question.gemm_backend`, where --gemm-backend names a callable of theirs",
+        commands=TIMED,
+        effect=lambda text: Effect(knobs={VARIABLE: modules(text)}),
     ),
     *SAMPLING,
 )

@@ -1,7 +1,8 @@
 """The GEMM backends by name: the project's own, origami, and those of installed packages.
 
 A package offers one through the entry-point group `projector.gemm_backends`: the entry point's name is the backend's,
-its object a callable that takes a `projector.catalog.Device` and returns a `GemmBackend`. Backends written for Primus
+its object a callable that takes a `projector.catalog.Device` and returns a `GemmBackend`. `module:object` names such a
+callable without a package. Backends written for Primus
 (`primus.gemm_backends`) subclass a class of Primus and register themselves there, so that they cannot be taken over
 as they are.
 """
@@ -74,9 +75,10 @@ def _plugins() -> dict[str, str]:
 
 
 def _plugin(name: str) -> Maker | None:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - as above
+    from importlib.metadata import EntryPoint, entry_points  # noqa: PLC0415 - as above
 
-    for entry in entry_points(group=PLUGINS, name=name):
+    stated = (EntryPoint(name=name, value=name, group=PLUGINS),) if ":" in name else ()
+    for entry in (*stated, *entry_points(group=PLUGINS, name=name)):
         try:
             loaded: Maker = entry.load()
         except ProjectorError:

@@ -33,6 +33,7 @@ VALUES = {
     "PRIMUS_GEMM_BACKEND": "origami",
     "PRIMUS_HW_PROFILE_DIR": str(Path(SAMPLE).parent),
     "PRIMUS_WORKLOAD": "megatron",
+    "PRIMUS_GEMM_BACKEND_PLUGINS": "our_package.products",
     "PRIMUS_OPT_HBM_EFF": "0.5",
     "PRIMUS_MOE_PERMUTE_FIRST_PRINCIPLES": "0",
     "PRIMUS_MOE_EXPERT_OVH_CALIBRATED": "1",
@@ -80,12 +81,8 @@ def test_refused_option_says_not_available_yet_and_what_works(
     assert line == f"{row.name}: not available yet; what works instead: {row.becomes}"
 
 
-@pytest.mark.parametrize(("row", "name", "command"), spellings(VARIABLES, Fate.REFUSED))
-def test_refused_variable_says_not_available_yet_and_what_works(
-    capsys: pytest.CaptureFixture[str], row: Row, name: str, command: str
-) -> None:
-    ended = carried_out(capsys, command, "--config", SAMPLE, environment={name: "1"})
-    assert complaint(ended) == f"{name}: not available yet; what works instead: {row.becomes}"
+def test_only_the_benchmark_s_options_are_refused() -> None:
+    assert {row.group for row in TABLE if row.fate is Fate.REFUSED} == {"Benchmark"}
 
 
 @pytest.mark.parametrize(("row", "name", "command"), spellings(OPTIONS, Fate.WORKS))

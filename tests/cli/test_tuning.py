@@ -1,4 +1,4 @@
-"""Primus's tuning variables change a time as Primus documents them, are named in the answer, and refuse wrong numbers."""
+"""Primus's tuning variables change times as Primus documents, are named in the answer, and refuse wrong numbers."""
 
 import json
 from dataclasses import fields, replace
