@@ -8,7 +8,7 @@ from projector.costs.gemm import grouped_gemm_seconds
 from projector.costs.kernels import attention_seconds, elementwise_seconds
 from projector.costs.measured import Measurable, MeasuredCosts
 from projector.costs.network import Network
-from projector.job import ExpertDispatch, Software
+from projector.job import Software
 from projector.operations import (
     AttentionKernel,
     Collective,
@@ -84,7 +84,7 @@ class CostModel:
         if (
             work.group is Group.EXPERT
             and work.kind is CollectiveKind.ALL_TO_ALL
-            and self._software.expert_dispatch is ExpertDispatch.DEEPEP
+            and self._software.expert_dispatch.sends_once
         ):
             seconds = self.network.dispatch_seconds(work.message_bytes, placement)
             if seconds is not None:

@@ -44,7 +44,15 @@ from projector.job.placement import (
     Sharding,
     Target,
 )
-from projector.job.software import AttentionBackend, CrossEntropy, Dialect, ExpertBackend, ExpertDispatch, Software
+from projector.job.software import (
+    AttentionBackend,
+    CrossEntropy,
+    Dialect,
+    ExpertBackend,
+    ExpertDispatch,
+    GraphCapture,
+    Software,
+)
 
 __all__ = [
     "DEFAULT_DEVICES_PER_NODE",
@@ -60,6 +68,7 @@ __all__ = [
     "ExpertBackend",
     "ExpertDispatch",
     "FeedForward",
+    "GraphCapture",
     "LatentAttention",
     "LowPrecision",
     "LowRankAdapters",

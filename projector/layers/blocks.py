@@ -25,6 +25,15 @@ from projector.operations import (
 
 CAST_BYTES_READ, CAST_BYTES_WRITTEN = 2, 2
 """Bytes per element of a cast to fp8: bf16 in, row-wise and column-wise copies out (Transformer Engine)."""
+CAST_KERNELS = {
+    "delayed": (1, 1),
+    LowPrecision.FP8: (3, 3),
+    LowPrecision.FP8_BLOCK: (2, 2),
+    LowPrecision.MXFP8: (3, 5),
+}
+"""Launches of a linear layer for its low precision, forward and backward: quantisation, largest values under current
+scaling, and scales in the order of the tensor cores under MXFP8, which other block formats share (read in Transformer
+Engine 2.x, pytorch/tensor and common/recipe)."""
 ACCUMULATE_BYTES_READ, ACCUMULATE_BYTES_WRITTEN = 6, 4
 """Bytes per parameter of adding a bf16 weight gradient to the fp32 main gradient where the GEMM does not."""
 STATISTIC_BYTES = 4
@@ -80,10 +89,15 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
     fmt = shapes.low_precision if layer.low_precision else None
     before, after_input, before_weight = _collectives(layer, shapes)
     forward_after, gather_gradient = _row_collectives(layer, shapes)
-    forward = (*before, *cast(rows * layer.inputs, fmt), _gemm(rows, layer.outputs, layer.inputs, fmt), *forward_after)
+    forward = (
+        *before,
+        *cast(rows * layer.inputs, fmt, shapes),
+        _gemm(rows, layer.outputs, layer.inputs, fmt),
+        *forward_after,
+    )
     backward_input = (
         *gather_gradient,
-        *cast(rows * layer.outputs, fmt),
+        *cast(rows * layer.outputs, fmt, shapes, backward=True),
         _gemm(rows, layer.inputs, layer.outputs, fmt),
         *after_input,
     )
@@ -122,13 +136,24 @@ def _gemm(m: int, n: int, k: int, fmt: LowPrecision | None) -> Gemm:
     return Gemm(m=m, n=n, k=k, low_precision=fmt)
 
 
-def cast(elements: int, fmt: LowPrecision | None) -> tuple[Work, ...]:
-    """Quantisation of a GEMM's input; nothing for 16-bit."""
+def cast(
+    elements: int, fmt: LowPrecision | None, shapes: Shapes, *, backward: bool = False, lists: int = 0
+) -> tuple[Work, ...]:
+    """Quantisation of the input of a linear layer, or of its gradient `backward`; nothing for 16-bit.
+
+    With `lists` it is one of so many experts that are quantised one by one, whose scales C++ swizzles.
+    """
     if fmt is None:
         return ()
+    kind = "delayed" if shapes.delayed_scaling else fmt.value
+    kernels = CAST_KERNELS.get(kind, CAST_KERNELS[LowPrecision.MXFP8])[backward]
     return (
         ElementWise(
-            name="quantize", bytes_read=CAST_BYTES_READ * elements, bytes_written=CAST_BYTES_WRITTEN * elements
+            name="quantize",
+            bytes_read=CAST_BYTES_READ * elements,
+            bytes_written=CAST_BYTES_WRITTEN * elements,
+            kernels=kernels * max(1, lists),
+            functions=lists or kernels,
         ),
     )
 

@@ -60,11 +60,7 @@ def computed_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
 
 def has_static_rows(software: Software, ranks: int) -> bool:
     """Whether experts compute as many rows as there can be, whatever the router decides."""
-    return (
-        software.sync_free_stage >= STATIC_ROWS_STAGE
-        and ranks > 1
-        and software.expert_dispatch is ExpertDispatch.DEEPEP
-    )
+    return software.sync_free_stage >= STATIC_ROWS_STAGE and ranks > 1 and software.expert_dispatch.sends_once
 
 
 def sent_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:
@@ -103,7 +99,7 @@ def _gathers(shapes: Shapes) -> bool:
 
 
 def _sends_once(shapes: Shapes) -> bool:
-    return shapes.expert > 1 and shapes.software.expert_dispatch is ExpertDispatch.DEEPEP
+    return shapes.expert > 1 and shapes.software.expert_dispatch.sends_once
 
 
 def _unique_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:

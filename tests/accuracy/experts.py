@@ -5,6 +5,7 @@ from typing import Any
 
 from projector.job import ExpertBackend, ExpertDispatch
 from tests.accuracy.architecture import known
+from tests.accuracy.containers import captures_iterations
 from tests.accuracy.rows import Row
 
 CAPACITY_SOURCES: Mapping[str, float] = {"simumax-b200-v1.2": 1.0}
@@ -27,7 +28,7 @@ def experts(row: Row, *, modern: bool, sync_free: bool, deepep: bool) -> dict[st
     routing = str(row.train.get("moe_routing", row.train.get("routing", ""))).lower()
     return {
         "expert_dispatch": _dispatch(row, deepep=deepep),
-        "expert_backend": _backend(stated, modern=modern),
+        "expert_backend": _backend(stated, modern=captures_iterations(row)),
         "permute_fusion": modern or sync_free or latent or capacity is not None,
         "router_in_fp32": own_width,
         "expert_capacity_factor": row.train.get("moe_capacity_factor", stated.get("capacity_factor", capacity)),
@@ -45,7 +46,10 @@ def _backend(stated: Mapping[str, Any], *, modern: bool) -> ExpertBackend:
 
 def _dispatch(row: Row, *, deepep: bool) -> ExpertDispatch:
     stated = str(row.train.get("moe_dispatch", "") or row.train.get("extra", "")).lower()
-    if deepep or "deepep" in stated or "hybridep" in stated:
+    stated += row.recipe.get("moe_flex_dispatcher_backend", "")
+    if "hybridep" in stated or captures_iterations(row):
+        return ExpertDispatch.HYBRIDEP
+    if deepep or "deepep" in stated:
         return ExpertDispatch.DEEPEP
     dispatchers = {each.value: each for each in ExpertDispatch}
     return known(dispatchers, (row.model.get("moe") or {}).get("dispatcher", "alltoall"), "dispatcher")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from projector.config.element_types import ELEMENT_BYTES
 from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.keys import Keys
-from projector.config.megatron.graphs import graphed_modules
+from projector.config.megatron.graphs import graph_capture, graphed_modules
 from projector.config.megatron.vocabulary import padded_vocabulary
 from projector.config.notes import Notes
 from projector.config.optimizers import OptimizerRule, optimizers
@@ -213,6 +213,7 @@ def software(keys: Keys, notes: Notes) -> Software:
         rotary_fusion=keys.boolean("apply_rope_fusion", default=True),
         deterministic=keys.boolean("deterministic_mode"),
         graphed_modules=graphed_modules(keys),
+        graph_capture=graph_capture(keys),
         deferred_output_gradients=_deferred_output_gradients(keys),
         optimizer_post_validation=keys.boolean("enable_optimizer_post_validation"),
         attention_mask_tensor=keys.boolean("create_attention_mask_in_dataloader", default=True),
@@ -223,6 +224,8 @@ def software(keys: Keys, notes: Notes) -> Software:
         expert_capacity_padded=_pads(keys),
         sync_free_stage=stage,
         router_in_fp32=keys.text("moe_router_dtype") in _WIDE_ROUTERS,
+        router_groups=keys.integer("moe_router_num_groups", 1, minimum=1),
+        router_fusion=keys.boolean("moe_router_fusion"),
         force_load_balancing=keys.boolean("moe_router_force_load_balancing"),
         vocabulary_divisible_by=keys.integer("make_vocab_size_divisible_by", 128, minimum=1)
         if padded_vocabulary(keys) is None and not keys.integer("extra_vocab_size", 0)

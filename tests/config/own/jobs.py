@@ -122,6 +122,8 @@ def _values(slot: Slot) -> st.SearchStrategy[Any]:
 def _one(slot: Slot) -> st.SearchStrategy[Any]:
     if slot.key == "context_communication":
         return st.sampled_from(["p2p", "all_gather", "a2a", "a2a+p2p"])
+    if slot.key == "transformer_engine":
+        return st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}", fullmatch=True)
     if slot.key == "routing_imbalance":
         return st.floats(1, 64)
     if is_dataclass(slot.kind):
