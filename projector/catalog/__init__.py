@@ -15,7 +15,7 @@ from projector.catalog.device_file import device_of, read_device
 from projector.catalog.dispatch import DispatchBuffers, dispatch_buffers
 from projector.catalog.evidence import MeasuredMode, MeasuredTime, measured_modes, measured_times
 from projector.catalog.facts import Provenance, read_mapping
-from projector.catalog.host import HostCosts, host_costs
+from projector.catalog.host import HostCosts, HostSoftware, host_costs, host_software
 from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel, TokenizerVocabulary
 from projector.catalog.model_file import read_model
 from projector.catalog.origami import OrigamiTarget, origami_targets
@@ -47,6 +47,7 @@ __all__ = [
     "GroupedShape",
     "HardwareOverrides",
     "HostCosts",
+    "HostSoftware",
     "Link",
     "LinkKind",
     "MeasuredCollective",
@@ -68,6 +69,7 @@ __all__ = [
     "devices",
     "dispatch_buffers",
     "host_costs",
+    "host_software",
     "measured_modes",
     "measured_times",
     "model",

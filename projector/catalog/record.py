@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from projector.catalog.facts import Facts
+from projector.catalog.host import is_version
 from projector.errors import ConfigurationError, shown
 from projector.job.limits import MAXIMUM_INTEGER, MAXIMUM_LAYERS
 
@@ -33,6 +34,8 @@ _POSITIVE = frozenset({"permutation_efficiency", "expert_cast_efficiency"})
 """Numbers above 0."""
 _FACTORS = frozenset({"routing_imbalance"})
 """Numbers of 1 or more."""
+_VERSIONS = frozenset({"transformer_engine"})
+"""Texts that are a version."""
 _CHOICES = {"context_communication": ("p2p", "all_gather", "a2a", "a2a+p2p")}
 """Texts that are one of a few words."""
 
@@ -152,5 +155,7 @@ def _check(slot: Slot, value: object, place: str) -> None:
         expected = "a number of at least 1"
     elif slot.key in _CHOICES and value not in _CHOICES[slot.key]:
         expected = f"one of {', '.join(_CHOICES[slot.key])}"
+    elif slot.key in _VERSIONS and not is_version(str(value)):
+        expected = "a version such as '2.14'"
     if expected:
         raise ConfigurationError(shown(value), place=place, expected=f"expected {expected}")

@@ -13,11 +13,12 @@ FUSED_BACKENDS = ("deepep", "hybridep")
 
 def fused_dispatch(backend: str, notes: Notes, *, where: str) -> ExpertDispatch:
     """How the engine models one of the `FUSED_BACKENDS`, stated at `where`."""
-    if backend != "deepep":
-        notes.not_modelled(
-            f"the dispatch of tokens by {backend}",
-            where=where,
-            effect="DeepEP stands in for it, whose buffers and speed differ",
-            decides=False,
-        )
-    return ExpertDispatch.DEEPEP
+    if backend == "deepep":
+        return ExpertDispatch.DEEPEP
+    notes.not_modelled(
+        f"buffers and bandwidth of {backend}",
+        where=where,
+        effect="those of DeepEP stand in for them; its launches are its own",
+        decides=False,
+    )
+    return ExpertDispatch.HYBRIDEP

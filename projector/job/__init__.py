@@ -50,6 +50,7 @@ from projector.job.software import (
     Dialect,
     ExpertBackend,
     ExpertDispatch,
+    GraphCapture,
     IndexerTraining,
     Software,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "ExpertBackend",
     "ExpertDispatch",
     "FeedForward",
+    "GraphCapture",
     "IndexerTraining",
     "LatentAttention",
     "LowPrecision",

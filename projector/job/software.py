@@ -46,6 +46,13 @@ class ExpertDispatch(StrEnum):
     ALL_TO_ALL = "alltoall"
     ALL_GATHER = "allgather"
     DEEPEP = "deepep"
+    HYBRIDEP = "hybridep"
+    """DeepEP's branch for the large NVLink domains of GB200; it never asks the host for the number of rows."""
+
+    @property
+    def sends_once(self) -> bool:
+        """A token travels once to each device that needs it, and is copied there."""
+        return self in (ExpertDispatch.DEEPEP, ExpertDispatch.HYBRIDEP)
 
 
 class IndexerTraining(StrEnum):
@@ -68,6 +75,17 @@ class ExpertBackend(StrEnum):
     """One GEMM call per expert from a loop (Transformer Engine GroupedLinear, hipBLASLt, legacy grouped GEMM)."""
     GROUPED_FUSED = "grouped-fused"
     """One kernel for all experts (Primus-Turbo, CUTLASS grouped GEMM)."""
+
+
+class GraphCapture(StrEnum):
+    """Who captures `graphed_modules` in CUDA (HIP) graphs, and how much one holds (Megatron-LM `cuda_graph_impl`)."""
+
+    TRANSFORMER_ENGINE = "transformer-engine"
+    """Transformer Engine's `make_graphed_callables`: a graph for each layer, micro batch and direction."""
+    LOCAL = "local"
+    """Megatron-LM's own graphs of each layer."""
+    FULL_ITERATION = "full-iteration"
+    """One graph of all passes of an iteration, whatever `graphed_modules` names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,14 +191,27 @@ class Software:
     """Micro batches whose weight gradient of the output layer waits for the end of the pipeline, with that layer's
     input and the gradient of its logits (Megatron-LM `defer_embedding_wgrad_compute`); 0 for none."""
     graphed_modules: tuple[str, ...] = ()
-    """Modules of each layer that run from CUDA graphs of Transformer Engine (Megatron-LM `cuda_graph_modules`)."""
+    """Modules of each layer that run from CUDA (HIP) graphs (Megatron-LM `cuda_graph_modules`): attn, mlp, moe,
+    moe_router, moe_preprocess; none where graphs are off."""
+    graph_capture: GraphCapture = GraphCapture.TRANSFORMER_ENGINE
+    """Who captures them."""
     optimizer_post_validation: bool = False
     """Pipeline ranks step without waiting for each other and undo the step where a gradient was not finite: zero-bubble
     schedules then leave no bubble between iterations (arXiv 2401.10241, section 4)."""
     host_factor: float = 1.0
-    """Time of the host's work over what the catalog says of its platform: 0.8 for a process that is bound to the cores
-    beside its GPU, above 1 for containers whose Python is slower; 0 for a host that never holds the device up."""
+    """Time of the host's work over what the catalog says of its platform and of the software here: above 1 where a
+    site's is slower; 0 for a host that never holds the device up."""
+    processes_bound: bool = False
+    """Each process is bound to the cores and the memory beside its GPU (`numactl --cpunodebind`)."""
+    transformer_engine: str | None = None
+    """Version of Transformer Engine, such as `2.14`, which decides how long its Python takes; None for the slow one of
+    earlier versions."""
     eager_communicators: bool = False
     """Every process group makes its communicator at start (`device_id` given to init_process_group)."""
     vocabulary_divisible_by: int = 128
     """The token table is padded to a multiple of this times the tensor-parallel degree (Megatron-LM tokenizer.py)."""
+
+    @property
+    def graphed_layers(self) -> tuple[str, ...]:
+        """Modules of each layer in graphs of Transformer Engine, whose memory is modelled."""
+        return self.graphed_modules if self.graph_capture is GraphCapture.TRANSFORMER_ENGINE else ()

@@ -88,7 +88,7 @@ def linear(layer: Linear, shapes: Shapes) -> Operation:
     )
     backward_input = (
         *gather_gradient,
-        *cast(rows * layer.outputs, fmt, shapes),
+        *cast(rows * layer.outputs, fmt, shapes, backward=True),
         Gemm(m=rows, n=layer.inputs, k=layer.outputs, layout=GemmLayout.NN, low_precision=fmt),
         *after_input,
     )

@@ -70,7 +70,7 @@ def has_static_arrivals(software: Software, ranks: int) -> bool:
 
 def _static_stage(software: Software, ranks: int) -> int:
     """The sync-free stage, where DeepEP exchanges tokens; 0 elsewhere."""
-    exchanged = ranks > 1 and software.expert_dispatch is ExpertDispatch.DEEPEP
+    exchanged = ranks > 1 and software.expert_dispatch.sends_once
     return software.sync_free_stage if exchanged else 0
 
 
@@ -110,7 +110,7 @@ def _gathers(shapes: Shapes) -> bool:
 
 
 def _sends_once(shapes: Shapes) -> bool:
-    return shapes.expert > 1 and shapes.software.expert_dispatch is ExpertDispatch.DEEPEP
+    return shapes.expert > 1 and shapes.software.expert_dispatch.sends_once
 
 
 def _unique_rows(moe: MixtureOfExperts, shapes: Shapes) -> int:

@@ -17,6 +17,9 @@ from projector.layers.blocks import STEPWISE_BYTES, Linear, linear, norm_weight,
 from projector.layers.shapes import Shapes
 from projector.operations import ElementWise, Operation, SavedTensor, Split
 
+ROTARY_KERNELS = {True: (4, 4), False: (29, 22)}
+"""Launches between projections and attention, forward and backward, by `rotary_fusion` (read in Megatron-LM core 0.12
+and 0.16: slices, rotation, concatenation, expansion of the shared key)."""
 UP_PROJECTION = "mla_up_proj"
 """Megatron's selective-recompute module of the up-projections and rotary."""
 
@@ -137,15 +140,21 @@ def _assemble(mixer: LatentAttention, heads: int, shapes: Shapes) -> Operation:
     value = row * mixer.value_dim
     if shapes.software.dialect is Dialect.TORCHTITAN:
         value += row * mixer.query_key_nope_dim
-    kernels = 3 if shapes.software.rotary_fusion else 20
-    moved = ElementWise(
-        name="latent_rotary", bytes_read=2 * query + value, bytes_written=2 * query + value, kernels=kernels
+    moved, returned = (
+        ElementWise(
+            name="latent_rotary",
+            bytes_read=2 * query + value,
+            bytes_written=2 * query + value,
+            kernels=kernels,
+            functions=2 if shapes.software.rotary_fusion else 0,
+        )
+        for kernels in ROTARY_KERNELS[shapes.software.rotary_fusion]
     )
     return Operation(
         name="self_attention.rotary",
         component=COMPONENT,
         forward=(moved,),
-        backward_input=(moved,),
+        backward_input=(returned,),
         saves=(
             SavedTensor(name="query", size_bytes=query),
             SavedTensor(name="key", size_bytes=query),

@@ -29,6 +29,7 @@ from projector.layers.dispatch import (
     sent_rows,
     token_visits,
 )
+from projector.layers.launches import dispatcher_launches, merges_casts, router_launches
 from projector.layers.mlp import Branch, activation, mlp_operations
 from projector.layers.shapes import Shapes
 from projector.operations import (
@@ -47,24 +48,9 @@ from projector.operations import (
     Work,
 )
 
-ROUTER_KERNELS = {False: (25, 12), True: (15, 7)}
-"""Launches of softmax, top-k and auxiliary loss, forward and backward, by `router_fusion`. Counted on torch 2.x modules
-of Megatron-LM's form; fused, a prior in the proportion of 31 to 52 that DeepSeek-V3's router has."""
 PERMUTE_PASSES = {True: (4, 4), False: (12, 17)}
 """Passes over the dispatched bytes, forward and backward, of dispatch and combine together, by `permute_fusion`. Priors
 counted on torch 2.x modules of Megatron-LM's form."""
-DISPATCH_KERNELS = {
-    ExpertDispatch.ALL_TO_ALL: {True: (17, 5), False: (27, 13)},
-    ExpertDispatch.DEEPEP: {True: (18, 7), False: (52, 15)},
-    ExpertDispatch.ALL_GATHER: {True: (23, 14), False: (23, 14)},
-}
-"""Launches of dispatch and combine together, forward and backward, by `permute_fusion` (priors, likewise)."""
-READBACKS = {
-    ExpertDispatch.ALL_TO_ALL: {True: 1, False: 3},
-    ExpertDispatch.DEEPEP: {True: 1, False: 5},
-    ExpertDispatch.ALL_GATHER: {True: 2, False: 2},
-}
-"""Times that the host waits for counts of tokens before it can send them (Megatron-LM token_dispatcher.py)."""
 _SHARED = Branch(prefix="mlp.shared_expert", component="shared_expert", module="shared_experts", lists_input=False)
 ROUTER_BYTES = 8 + 2 + 2
 """Kept per token and expert: two fp32 softmaxes, two masks and bf16 probabilities (Megatron-LM moe_utils.py)."""
@@ -101,11 +87,21 @@ def _router(moe: MixtureOfExperts, shapes: Shapes) -> Operation:
         weights.append(
             Weight(name="router.expert_bias", shape=(moe.experts,), full_elements=moe.experts, trainable=False)
         )
-    ahead, back = ROUTER_KERNELS[shapes.software.router_fusion]
+    launches = router_launches(moe, shapes.software)
     probabilities = ElementWise(
-        name="router", bytes_read=12 * logits, bytes_written=ROUTER_BYTES * logits, kernels=ahead
+        name="router",
+        bytes_read=12 * logits,
+        bytes_written=ROUTER_BYTES * logits,
+        kernels=launches.forward - 1,
+        functions=launches.functions,
     )
-    backward = ElementWise(name="router_backward", bytes_read=12 * logits, bytes_written=8 * logits, kernels=back)
+    backward = ElementWise(
+        name="router_backward",
+        bytes_read=12 * logits,
+        bytes_written=8 * logits,
+        kernels=launches.backward - 2,
+        functions=launches.functions,
+    )
     gemm = Gemm(m=shapes.local, n=moe.experts, k=shapes.hidden, output_bytes=4)
     return Operation(
         name="mlp.router",
@@ -172,7 +168,7 @@ def _expert_collective(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> 
         case ExpertDispatch.ALL_GATHER:
             kind = CollectiveKind.REDUCE_SCATTER if back else CollectiveKind.ALL_GATHER
             return Collective(kind=kind, group=Group.EXPERT, message_bytes=shapes.residual_bytes * shapes.expert)
-        case ExpertDispatch.DEEPEP:
+        case ExpertDispatch.DEEPEP | ExpertDispatch.HYBRIDEP:
             visits = token_visits(moe, shapes.residual_bytes)
             message = round(shapes.residual_bytes * visits.places(shapes.expert))
             exchange = CollectiveKind.ALL_TO_ALL
@@ -181,13 +177,20 @@ def _expert_collective(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> 
     return Collective(kind=CollectiveKind.ALL_TO_ALL, group=Group.EXPERT, message_bytes=sent)
 
 
-def _permutation(moe: MixtureOfExperts, shapes: Shapes, *, backward: bool) -> ElementWise:
-    """One of the two permutations (dispatch, combine): half of their passes and launches."""
+def _permutation(moe: MixtureOfExperts, shapes: Shapes, *, back: bool, backward: bool) -> ElementWise:
+    """One of the two permutations, of dispatch or `back` in combine: half of their passes and launches."""
     fused = shapes.software.permute_fusion
     passes = PERMUTE_PASSES[fused][backward]
-    kernels = DISPATCH_KERNELS[shapes.software.expert_dispatch][fused][backward]
+    launches = dispatcher_launches(shapes.software)
+    kernels, functions = launches.backward if backward else launches.forward
     moved = _dispatched_bytes(moe, shapes) * passes // 4
-    return ElementWise(name="permute", bytes_read=moved, bytes_written=moved, kernels=-(-kernels // 2))
+    return ElementWise(
+        name="permute",
+        bytes_read=moved,
+        bytes_written=moved,
+        kernels=kernels // 2 if back else kernels - kernels // 2,
+        functions=functions // 2 if back else functions - functions // 2,
+    )
 
 
 def _readbacks(shapes: Shapes) -> int:
@@ -200,11 +203,7 @@ def _readbacks(shapes: Shapes) -> int:
     padded = software.expert_capacity_factor is not None and software.expert_capacity_padded
     if padded or has_static_rows(software, shapes.expert):
         return 0
-    return (
-        1
-        if has_static_arrivals(software, shapes.expert)
-        else READBACKS[software.expert_dispatch][software.permute_fusion]
-    )
+    return 1 if has_static_arrivals(software, shapes.expert) else dispatcher_launches(software).readbacks
 
 
 def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
@@ -217,12 +216,12 @@ def _dispatch(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
     copied = software.dialect is Dialect.PRIMUS_TURBO and software.expert_backend is not ExpertBackend.GROUPED_FUSED
     if copied and not software.permute_fusion and software.expert_dispatch is ExpertDispatch.ALL_TO_ALL:
         saves.append(SavedTensor(name="permuted_tokens", size_bytes=_dispatched_bytes(moe, shapes)))
-    sorting = replace(_permutation(moe, shapes, backward=False), readbacks=_readbacks(shapes))
+    sorting = replace(_permutation(moe, shapes, back=False, backward=False), readbacks=_readbacks(shapes))
     return Operation(
         name="mlp.dispatch",
         component="router",
         forward=(sorting, *_travel(moe, shapes, back=False)),
-        backward_input=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=True)),
+        backward_input=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, back=False, backward=True)),
         saves=tuple(saves),
         scratch_forward_bytes=scratch.forward,
         scratch_tensors=dispatched_tensors(moe, rows, shapes),
@@ -240,8 +239,8 @@ def _combine(moe: MixtureOfExperts, rows: int, shapes: Shapes) -> Operation:
         name="mlp.combine",
         component="router",
         saves=_weighted(moe, shapes),
-        forward=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, backward=False)),
-        backward_input=(_permutation(moe, shapes, backward=True), *_travel(moe, shapes, back=False)),
+        forward=(*_travel(moe, shapes, back=True), _permutation(moe, shapes, back=True, backward=False)),
+        backward_input=(_permutation(moe, shapes, back=True, backward=True), *_travel(moe, shapes, back=False)),
         costly_bytes=received if shapes.expert > 1 else 0,
         scratch_forward_bytes=scratch.forward,
         scratch_tensors=combined_tensors(moe, rows, shapes),
@@ -328,7 +327,7 @@ def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) 
     """A grouped linear layer of the local experts; keeps its input."""
     local, outputs, inputs = moe.experts // shapes.expert, matrix.outputs, matrix.inputs
     fused = shapes.software.expert_backend is ExpertBackend.GROUPED_FUSED
-    fmt = shapes.low_precision
+    fmt, lists = shapes.low_precision, 0 if fused or merges_casts(shapes.software) else local
 
     def gemm(n: int, k: int) -> GroupedGemm:
         return GroupedGemm(groups=local, m=rows, n=n, k=k, fused=fused, low_precision=fmt)
@@ -338,8 +337,8 @@ def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) 
     return Operation(
         name=f"mlp.experts.{matrix.name}",
         component="experts",
-        forward=(*cast(rows * inputs, fmt, shapes), gemm(outputs, inputs)),
-        backward_input=(*cast(rows * outputs, fmt, shapes), gemm(inputs, outputs)),
+        forward=(*cast(rows * inputs, fmt, shapes, lists=lists), gemm(outputs, inputs)),
+        backward_input=(*cast(rows * outputs, fmt, shapes, backward=True, lists=lists), gemm(inputs, outputs)),
         backward_weight=_weight_gradient(matrix, local, rows, shapes, fused=fused),
         weights=_expert_weights(matrix, moe, local),
         saves=(kept_input(shapes, rows * inputs),),

@@ -1,7 +1,7 @@
 """Buffers of a DeepEP dispatcher, which the library allocates itself, outside torch's allocator."""
 
 from projector.catalog import dispatch_buffers
-from projector.job import ExpertDispatch, TrainingJob
+from projector.job import TrainingJob
 from projector.parallelism import Layout
 
 
@@ -12,7 +12,7 @@ def dispatch_buffer_bytes(job: TrainingJob, layout: Layout) -> int:
     node the same per channel and node, to send and to receive (DeepEP csrc/config.hpp `get_nvl_buffer_size_hint`,
     `get_rdma_buffer_size_hint`; a channel's counters and the alignment, below 0.1 %, are left out).
     """
-    if job.software.expert_dispatch is not ExpertDispatch.DEEPEP or layout.expert == 1:
+    if not job.software.expert_dispatch.sends_once or layout.expert == 1:
         return 0
     sizes = dispatch_buffers()
     ranks = layout.expert * layout.expert_tensor

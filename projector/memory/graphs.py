@@ -72,20 +72,20 @@ def graph_memory(  # noqa: PLR0913 - the moment, and where it is
 
 
 def _captured_components(job: TrainingJob) -> frozenset[str]:
-    return frozenset(name for module in job.software.graphed_modules for name in CAPTURED.get(module, ()))
+    return frozenset(name for module in job.software.graphed_layers for name in CAPTURED.get(module, ()))
 
 
 def _input_bytes(job: TrainingJob, shapes: Shapes) -> int:
     """Static inputs of one layer for one micro batch."""
     batch = job.batch
-    attends = "attn" in job.software.graphed_modules
+    attends = "attn" in job.software.graphed_layers
     mask = batch.micro * batch.sequence_length**2 // job.parallelism.context if attends else 0
     return shapes.carried_bytes + mask
 
 
 def _workspaces(job: TrainingJob, device: Device) -> int:
     """Workspaces of attention that multiplies with torch's matmul, on each stream and for either pass."""
-    if job.software.flash_attention or "attn" not in job.software.graphed_modules:
+    if job.software.flash_attention or "attn" not in job.software.graphed_layers:
         return 0
     return CAPTURE_STREAMS * BLAS_THREADS * torch_blas_bytes(job, device)
 

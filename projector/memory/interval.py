@@ -53,7 +53,7 @@ def is_special(job: TrainingJob) -> bool:
         job.precision.low_precision is not None
         or job.software.dialect is Dialect.TORCHTITAN
         or not job.software.flash_attention
-        or bool(job.software.graphed_modules)
+        or bool(job.software.graphed_layers)
         or job.parallelism.sharding is Sharding.PARAMETERS
         or job.recompute.granularity in (RecomputeGranularity.SELECTIVE, RecomputeGranularity.OPERATIONS)
         or job.adapters is not None

@@ -22,7 +22,7 @@ def modes_of(job: TrainingJob, layout: Layout, device: Device) -> tuple[str, ...
         "context parallelism": job.parallelism.context > 1,
         "routing to experts": routing_decides(job, layout),
         "stored attention scores": not software.flash_attention,
-        "CUDA graphs": bool(software.graphed_modules),
+        "CUDA graphs": bool(software.graphed_layers),
         "adapters": job.adapters is not None,
         "offloaded activations": bool(job.offload.modules),
         "offloaded optimizer": job.optimizer.offload_fraction > 0,

@@ -124,7 +124,7 @@ class _Case:
         shapes = self.shapes
         allocated = [stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages]
         # Graphs' pools are apart from what is replayed.
-        replay = replay and not self.job.software.graphed_modules
+        replay = replay and not self.job.software.graphed_layers
         replays = replays_of(self.job, self.layout, shapes, self.device, self.schedule) if replay else None
         if replays is None and has_stream_pools(self.job, self.layout):
             pools = [
@@ -162,7 +162,7 @@ def _stage(rank: int, content: StageContent, shapes: Shapes, case: _Case) -> Sta
         *beside,
     ]
     graphs = GraphMemory(passes=tuple(passes))
-    if job.software.graphed_modules:
+    if job.software.graphed_layers:
         in_flight = content.layers_of(top.passes)
         graphs = graph_memory(graphs.passes, in_flight, job, shapes, case.device, late_bytes=content.late_bytes)
     moments = Moments(

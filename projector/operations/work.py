@@ -159,6 +159,8 @@ class ElementWise:
     """Bytes written to device memory."""
     kernels: int = 1
     """Kernel launches."""
+    functions: int = 0
+    """Python around them: autograd functions, quantisers and the like."""
     readbacks: int = 0
     """Times that the host waits for a result before it goes on."""
     speed: StatedSpeed | None = None

@@ -11,11 +11,11 @@ from functools import reduce
 from math import inf
 from typing import NamedTuple
 
-from projector.catalog import Device, HostCosts
 from projector.costs import CostModel
-from projector.costs.host import host_seconds, linear_seconds, readbacks
-from projector.job import Software
-from projector.operations import Gemm, Operation, Work
+from projector.costs.host import HostWork, readbacks
+from projector.job import GraphCapture, Software
+from projector.layers.capture import Captured, captured
+from projector.operations import ElementWise, Operation, Work
 from projector.performance.passes import exposed_seconds
 
 
@@ -94,30 +94,66 @@ class Launches:
         """Keep what decides how long host and device take."""
         self._costs = costs
         self._software = software
-        self._host: HostCosts = costs.host
+        self._host = HostWork(costs.host, costs.device, software)
 
-    @property
-    def _device(self) -> Device:
-        return self._costs.device
-
-    def forward(self, operations: Iterable[Operation]) -> Clocks:
+    def forward(self, operations: Sequence[Operation]) -> Clocks:
         """The forward pass of operations in order."""
-        return composed(self._pass(operation.forward, backward=False) for operation in operations)
+        return self._run(operations, self._captured(operations), backward=False)
 
-    def backward(self, operations: Sequence[Operation], again: Iterable[Operation]) -> Clocks:
-        """The backward pass of operations, behind the forward pass of those that run `again`."""
-        passes = ((*each.backward_input, *each.backward_weight) for each in reversed(operations))
-        return self.forward(again).then(composed(self._pass(works, backward=True) for works in passes))
+    def backward(self, operations: Sequence[Operation], again: Sequence[Operation]) -> Clocks:
+        """The backward pass of operations, behind the forward pass of those that run `again`.
 
-    def _pass(self, works: tuple[Work, ...], *, backward: bool) -> Clocks:
-        linear = any(isinstance(work, Gemm) for work in works)
-        python = linear_seconds(self._host, backward=backward) * self._software.host_factor
-        before = launched(python, 0.0) if linear else NO_STEPS
-        return composed([before, *(self._step(work, works, backward=backward) for work in works)])
+        A graph of a backward pass holds what it runs again of the modules in it.
+        """
+        inside = dict(zip(operations, self._captured(operations), strict=True))
+        repeated = self._run(again, [inside[operation] for operation in again], backward=False, launches=0.0)
+        backwards = operations[::-1]
+        return repeated.then(self._run(backwards, [inside[operation] for operation in backwards], backward=True))
 
-    def _step(self, work: Work, beside: tuple[Work, ...], *, backward: bool) -> Clocks:
-        factor = self._software.host_factor
-        host = factor * host_seconds(work, self._host, self._device, backward=backward)
-        step = launched(host, exposed_seconds(work, beside, self._costs, self._software))
-        waiting = readback(factor * self._host.synchronisation_seconds)
-        return composed([step, *[waiting] * readbacks(work)])
+    def _captured(self, operations: Sequence[Operation]) -> Sequence[Captured]:
+        """How much of each operation graphs hold; of anything but a layer, only a graph of the iteration does."""
+        software = self._software
+        if software.graphed_modules and software.graph_capture is GraphCapture.FULL_ITERATION:
+            return [Captured.ALL] * len(operations)
+        return captured(operations, software.graphed_modules)
+
+    def _run(
+        self,
+        operations: Sequence[Operation],
+        inside: Sequence[Captured],
+        *,
+        backward: bool,
+        launches: float | None = None,
+    ) -> Clocks:
+        """One direction of operations; graphs begin with a launch, but for that of the iteration, long before it."""
+        whole = self._software.graph_capture is GraphCapture.FULL_ITERATION
+        launch = (0.0 if whole else self._host.graph_seconds) if launches is None else launches
+        steps: list[Clocks] = []
+        graphed = False
+        for operation, held in zip(operations, inside, strict=True):
+            begins = held is not Captured.NOTHING and not graphed
+            graphed = held is not Captured.NOTHING
+            steps += [launched(launch, 0.0)] if begins else []
+            steps += self._steps(operation, held, backward=backward)
+        return composed(steps)
+
+    def _steps(self, operation: Operation, held: Captured, *, backward: bool) -> list[Clocks]:
+        works = (*operation.backward_input, *operation.backward_weight) if backward else operation.forward
+        if held is Captured.ALL:
+            whole = self._software.graph_capture is GraphCapture.FULL_ITERATION
+            waits = 0 if whole else sum(readbacks(work) for work in works)
+            steps = [launched(0.0, self._device_seconds(work, works)) for work in works]
+            return [*steps, *[self._readback()] * waits]
+        steps = [launched(self._host.operation_seconds(operation, backward=backward), 0.0)]
+        for work in works:
+            free = held is Captured.PREPARATION and isinstance(work, ElementWise)
+            host = 0.0 if free else self._host.seconds(work, backward=backward)
+            steps.append(launched(host, self._device_seconds(work, works)))
+            steps += [self._readback()] * readbacks(work)
+        return steps
+
+    def _readback(self) -> Clocks:
+        return readback(self._host.readback_seconds)
+
+    def _device_seconds(self, work: Work, beside: tuple[Work, ...]) -> float:
+        return exposed_seconds(work, beside, self._costs, self._software)

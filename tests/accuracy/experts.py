@@ -1,11 +1,11 @@
 """The columns of a row that speak of its experts, as fields of `Software`."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from projector.job import ExpertBackend, ExpertDispatch
 from tests.accuracy.architecture import known
+from tests.accuracy.containers import captures_iterations
 from tests.accuracy.rows import Row
 
 CAPACITY_SOURCES: Mapping[str, float] = {"simumax-b200-v1.2": 1.0}
@@ -18,9 +18,6 @@ CI_SOURCE = "megatron-ci-golden"
 print: the all-gather dispatcher by default; `--moe-router-dtype: fp32` where experts have a width of their own; with it
 `--moe-permute-fusion` where attention is latent."""
 
-_FUSED = re.compile(r"moe_flex_dispatcher_backend'?: '?(deepep|hybridep)")
-"""The dispatcher of a recipe that a row's notes quote."""
-
 
 def experts(row: Row, *, modern: bool, sync_free: bool, deepep: bool) -> dict[str, Any]:
     """Fields of `Software`; `modern` frameworks fuse permutation and GEMMs, `sync_free` runs the permutation."""
@@ -31,7 +28,7 @@ def experts(row: Row, *, modern: bool, sync_free: bool, deepep: bool) -> dict[st
     routing = str(row.train.get("moe_routing", row.train.get("routing", ""))).lower()
     return {
         "expert_dispatch": _dispatch(row, deepep=deepep),
-        "expert_backend": _backend(stated, modern=modern),
+        "expert_backend": _backend(stated, modern=captures_iterations(row)),
         "router_fusion": sync_free,
         "permute_fusion": modern or sync_free or latent or capacity is not None,
         "router_in_fp32": own_width,
@@ -50,7 +47,10 @@ def _backend(stated: Mapping[str, Any], *, modern: bool) -> ExpertBackend:
 
 def _dispatch(row: Row, *, deepep: bool) -> ExpertDispatch:
     stated = str(row.train.get("moe_dispatch", "") or row.train.get("extra", "")).lower()
-    if deepep or "deepep" in stated or "hybridep" in stated or _FUSED.search(str(row.notes)):
+    stated += row.recipe.get("moe_flex_dispatcher_backend", "")
+    if "hybridep" in stated or captures_iterations(row):
+        return ExpertDispatch.HYBRIDEP
+    if deepep or "deepep" in stated:
         return ExpertDispatch.DEEPEP
     dispatchers = {each.value: each for each in ExpertDispatch}
     return known(dispatchers, (row.model.get("moe") or {}).get("dispatcher", "alltoall"), "dispatcher")

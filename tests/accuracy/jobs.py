@@ -32,6 +32,7 @@ from projector.job import (
 from projector.parallelism.batch import groups_suit
 from tests.accuracy import sharded
 from tests.accuracy.architecture import UnscorableError, architecture
+from tests.accuracy.containers import containers
 from tests.accuracy.early import early, is_early
 from tests.accuracy.experts import experts
 from tests.accuracy.finetuning import adapters, layout, overlaps_tensor_parallel
@@ -82,7 +83,6 @@ SCHEDULES = {
 
 PENDING_PER_STAGE = {"zb-1p": 1, "zb-2p": 2}
 """Micro batches per stage that the zero-bubble paper's automatic schedule may keep (arXiv 2401.10241, section 4.1)."""
-
 
 LADDER = {
     "loss fusion": ("loss fusion", "cross entropy", "deepep", "sync-free", "launch", "numa", "vpp", "all of the above"),
@@ -250,7 +250,7 @@ def _software(row: Row) -> Software:
         attention_mask_tensor=row.source == CI_SOURCE and not _tests(row, "no_create_attention_mask_in_dataloader"),
         deferred_output_gradients=DEFERRED if _tests(row, "defer_embedding_wgrad_compute") else 0,
         deterministic=row.source == CI_SOURCE and not is_release(row),
-        graphed_modules=tuple(str(_flag(row, "cuda-graph-modules") or "").strip("[]").split()),
+        **containers(row),
         weight_gradient_placeholders=row.train.get("identified", {}).get("placeholders", True),
         rotary_fusion=row.source != CI_SOURCE,
         vocabulary_divisible_by=row.model.get("vocab_pad_multiple", 128),

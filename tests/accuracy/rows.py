@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ class Row:
     """What other tools predicted for this row."""
     notes: str = ""
     """What the source says beside the columns, such as the file that the figures stand in."""
+    recipe: Mapping[str, str] = field(default_factory=dict)
+    """What the recipe of a row of Megatron-Bridge sets itself, as text, with its `name`; empty for other rows."""
     first_iteration: bool = False
     """Memory was logged after the first iteration, whose backward pass runs without Adam's moments."""
 
@@ -94,6 +96,10 @@ def _measured(entry: Mapping[str, Any]) -> dict[str, float]:
     return wanted
 
 
+def _recipe(notes: Mapping[str, Any]) -> dict[str, str]:
+    return {"name": str(notes.get("recipe_name", "")), **(notes.get("recipe") or {})}
+
+
 def load(path: Path) -> list[Row]:
     """Read a file of rows; raises `KeyError` when a row lacks an obligatory column."""
     document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
@@ -113,8 +119,9 @@ def load(path: Path) -> list[Row]:
             train=entry["train"],
             measured=_measured(entry),
             peers=entry.get("peers") or {},
-            notes=entry.get("notes") or "",
-            first_iteration="figures are of iteration 1" in entry.get("notes", ""),
+            notes=notes if isinstance(notes := entry.get("notes"), str) else "",
+            recipe=_recipe(notes) if isinstance(notes, dict) else {},
+            first_iteration="figures are of iteration 1" in (notes or ""),
         )
         for entry in document["rows"]
     ]

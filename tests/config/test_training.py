@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from projector.config.megatron.graphs import WHOLE_LAYER
 from projector.errors import ConfigurationError
 from projector.job import (
     CrossEntropy,
     Dialect,
     ExpertBackend,
     ExpertDispatch,
+    GraphCapture,
     LowPrecision,
     Optimizer,
     OptimizerKind,
@@ -182,22 +184,38 @@ def test_the_loss_is_computed(values: dict[str, object], want: CrossEntropy) -> 
     assert load(flat_text(**values)).job.software.cross_entropy is want
 
 
-GRAPHED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
-    "off": ({}, ()),
-    "captured by Megatron-LM itself": ({"cuda_graph_impl": "local", "cuda_graph_scope": "attn"}, ()),
+ENGINE, LOCAL, ITERATION = GraphCapture.TRANSFORMER_ENGINE, GraphCapture.LOCAL, GraphCapture.FULL_ITERATION
+GRAPHED: dict[str, tuple[dict[str, object], tuple[str, ...], GraphCapture]] = {
+    "off": ({}, (), ENGINE),
+    "captured by Megatron-LM itself": ({"cuda_graph_impl": "local", "cuda_graph_scope": "attn"}, ("attn",), LOCAL),
     "named modules": (
         {"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": ["attn", "mlp"]},
         ("attn", "mlp"),
+        ENGINE,
     ),
-    "the older name, as a text": ({"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "attn"}, ("attn",)),
-    "the oldest switch, without modules": ({"external_cuda_graph": True}, ("attn", "mlp", "moe")),
+    "the older name, as a text": (
+        {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "attn"},
+        ("attn",),
+        ENGINE,
+    ),
+    "the oldest switch, without modules": ({"external_cuda_graph": True}, WHOLE_LAYER, ENGINE),
+    "the oldest switch of its own graphs": ({"enable_cuda_graph": True}, WHOLE_LAYER, LOCAL),
+    "an iteration": ({"cuda_graph_impl": "full_iteration"}, WHOLE_LAYER, ITERATION),
+    "an iteration, as the older scope": (
+        {"cuda_graph_impl": "local", "cuda_graph_scope": "full_iteration"},
+        WHOLE_LAYER,
+        ITERATION,
+    ),
 }
 
 
-@pytest.mark.parametrize(("keys", "modules"), GRAPHED.values(), ids=GRAPHED)
-def test_modules_that_transformer_engine_captures_are(keys: dict[str, object], modules: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("keys", "modules", "capture"), GRAPHED.values(), ids=GRAPHED)
+def test_modules_in_cuda_graphs_are(keys: dict[str, object], modules: tuple[str, ...], capture: GraphCapture) -> None:
     """Megatron-LM transformer_config.py `cuda_graph_impl`, `cuda_graph_modules`."""
-    assert load(flat_text(**keys)).job.software.graphed_modules == modules
+    loaded = load(flat_text(**keys))
+    assert (loaded.job.software.graphed_modules, loaded.job.software.graph_capture) == (modules, capture)
+    unknown = [note.where for note in loaded.unmodelled if "CUDA graphs" in note.what]
+    assert bool(unknown) is (bool(modules) and capture is not ENGINE)
 
 
 SAMPLES: dict[str, tuple[dict[str, object], bool]] = {

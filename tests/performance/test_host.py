@@ -7,16 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projector.catalog import device
+from projector.costs import CostModel
 from projector.costs.host import readbacks
-from projector.job import ExpertBackend, ExpertDispatch, Software, Target
+from projector.job import ExpertBackend, ExpertDispatch, GraphCapture, Software, Target
 from projector.layers import shapes_of
+from projector.layers.decoder import shaped_layer
 from projector.layers.moe import moe_operations
 from projector.parallelism import resolve
-from projector.performance.host import Clocks, composed, launched, readback
+from projector.performance.host import Clocks, Launches, composed, launched, readback
 from projector.performance.passes import HOST
 from tests.performance.jobs import a_job, part, project
 from tests.performance.test_directions import MANY_EXPERTS
 
+TARGET = Target(device="GB200", nodes=2, devices_per_node=4)
 SECONDS = st.floats(0, 1, allow_nan=False)
 
 
@@ -95,6 +99,11 @@ SYNC_FREE: dict[str, object] = {
     "change",
     [
         {"host_factor": 0.8},
+        {"processes_bound": True},
+        {"transformer_engine": "2.16"},
+        {"router_fusion": True},
+        {"graphed_modules": ("attn",)},
+        {"graphed_modules": ("attn", "moe_router", "moe_preprocess")},
         {"expert_capacity_factor": 1.0},
         SYNC_FREE | {"sync_free_stage": 2},
     ],
@@ -126,3 +135,32 @@ def test_a_host_that_takes_no_time_leaves_the_device_no_gap() -> None:
     free = replace(MIXTURE, software=replace(MIXTURE.software, host_factor=0.0))
     assert part(project(MIXTURE, "MI355X"), HOST) > 0
     assert part(project(free, "MI355X"), HOST) == 0
+
+
+@pytest.mark.parametrize("scope", [("attn",), ("moe_router",), ("attn", "moe_router", "moe_preprocess")], ids=str)
+def test_a_wider_graph_leaves_less_to_launch(scope: tuple[str, ...]) -> None:
+    part_of, all_of = (
+        part(project(replace(MIXTURE, software=replace(MIXTURE.software, graphed_modules=each)), "GB200"), HOST)
+        for each in (scope, ("attn", "mlp", "moe"))
+    )
+    assert all_of < part_of < part(project(MIXTURE, "GB200"), HOST)
+
+
+def test_one_graph_of_an_iteration_leaves_the_device_no_gap_in_layers() -> None:
+    whole = replace(MIXTURE.software, graphed_modules=("attn", "mlp", "moe"), graph_capture=GraphCapture.FULL_ITERATION)
+    assert part(project(replace(MIXTURE, software=whole), "GB200"), HOST) == 0
+
+
+def test_graphs_of_whole_layers_cost_a_launch_for_each_and_direction() -> None:
+    """Where launches of graphs are all that is left, a layer takes two of them, of 44 us on GB200."""
+    tiny = replace(a_job(batch=64, sequence=128, software=Software(graphed_modules=("attn", "mlp"))))
+    empty = replace(tiny, software=replace(tiny.software, graph_capture=GraphCapture.FULL_ITERATION))
+    graphs, none = (
+        Launches(CostModel(device("GB200"), resolve(job, TARGET).layer_groups), job.software) for job in (tiny, empty)
+    )
+    layer = shaped_layer(tiny.model.layers[0], shapes_of(tiny, resolve(tiny, TARGET)))
+    for passed in ("forward", "backward"):
+        arguments = (layer,) if passed == "forward" else (layer, ())
+        with_graphs, without = (getattr(each, passed)(*arguments).host_to_host for each in (graphs, none))
+        assert with_graphs - without == pytest.approx(44e-6)
+        assert without == 0

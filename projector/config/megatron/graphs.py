@@ -1,21 +1,51 @@
-"""Which modules of a layer run from CUDA graphs that Transformer Engine captures."""
+"""Which modules of a layer run from CUDA graphs, and who captures them.
+
+Megatron-LM transformer_config.py: `cuda_graph_impl`, `cuda_graph_modules` with the older name `cuda_graph_scope`, and
+the oldest switches, `enable_cuda_graph` for its own graphs and `external_cuda_graph` for Transformer Engine's. A graph
+of the whole iteration is an implementation of its own from core 0.18 on; before, it was a scope of the local one.
+"""
 
 from projector.config.keys import Keys
+from projector.job import GraphCapture
 
 WHOLE_LAYER = ("attn", "mlp", "moe")
-"""What is captured where no module is named (Megatron-LM transformer_config.py, `cuda_graph_modules`)."""
+"""What is captured where no module is named."""
+_WHOLE_ITERATION = "full_iteration"
+_IMPLEMENTATIONS = {
+    "transformer_engine": GraphCapture.TRANSFORMER_ENGINE,
+    "local": GraphCapture.LOCAL,
+    _WHOLE_ITERATION: GraphCapture.FULL_ITERATION,
+}
+_NO_MODULE = ("full", _WHOLE_ITERATION)
+"""Names that stand for everything."""
 
 
 def graphed_modules(keys: Keys) -> tuple[str, ...]:
-    """The modules, by Megatron-LM's names; none where graphs are off or captured otherwise.
-
-    `cuda_graph_scope` is the key's older name; older still, `external_cuda_graph` stood for the implementation.
-    """
-    by_name = keys.raw("cuda_graph_impl") == "transformer_engine"
-    if not by_name and keys.raw("external_cuda_graph") is not True:
+    """The modules, by Megatron-LM's names; none where graphs are off."""
+    if _implementation(keys) is None:
         return ()
-    named = _names(keys.raw("cuda_graph_modules")) or _names(keys.raw("cuda_graph_scope"))
-    return named or WHOLE_LAYER
+    return tuple(name for name in _scope(keys) if name not in _NO_MODULE) or WHOLE_LAYER
+
+
+def graph_capture(keys: Keys) -> GraphCapture:
+    """Who captures them; Transformer Engine where nobody does."""
+    capture = _implementation(keys)
+    if capture is GraphCapture.LOCAL and _WHOLE_ITERATION in _scope(keys):
+        return GraphCapture.FULL_ITERATION
+    return capture or GraphCapture.TRANSFORMER_ENGINE
+
+
+def _implementation(keys: Keys) -> GraphCapture | None:
+    stated, external, own = (keys.raw(key) for key in ("cuda_graph_impl", "external_cuda_graph", "enable_cuda_graph"))
+    if isinstance(stated, str) and stated in _IMPLEMENTATIONS:
+        return _IMPLEMENTATIONS[stated]
+    if external is True:
+        return GraphCapture.TRANSFORMER_ENGINE
+    return GraphCapture.LOCAL if own is True else None
+
+
+def _scope(keys: Keys) -> tuple[str, ...]:
+    return _names(keys.raw("cuda_graph_modules")) or _names(keys.raw("cuda_graph_scope"))
 
 
 def _names(value: object) -> tuple[str, ...]:

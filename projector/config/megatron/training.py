@@ -6,7 +6,7 @@ from projector.config.element_types import ELEMENT_BYTES
 from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.keys import Keys
 from projector.config.megatron.compressed import is_compressed
-from projector.config.megatron.graphs import graphed_modules
+from projector.config.megatron.graphs import graph_capture, graphed_modules
 from projector.config.megatron.layout import layer_wise
 from projector.config.megatron.vocabulary import padded_vocabulary
 from projector.config.notes import Notes
@@ -239,6 +239,7 @@ def software(keys: Keys, notes: Notes) -> Software:
         rotary_fusion=keys.boolean("apply_rope_fusion", default=True),
         deterministic=keys.boolean("deterministic_mode"),
         graphed_modules=graphed_modules(keys),
+        graph_capture=graph_capture(keys),
         deferred_output_gradients=_deferred_output_gradients(keys),
         optimizer_post_validation=keys.boolean("enable_optimizer_post_validation"),
         attention_mask_tensor=keys.boolean("create_attention_mask_in_dataloader", default=True),

@@ -300,16 +300,22 @@ def test_an_unknown_override_is_one_error() -> None:
 
 EXPERTS = "--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 512 --moe-token-dispatcher-type flex"
 DISPATCHERS = {
-    "DeepEP by default": (EXPERTS, []),
-    "DeepEP by name": (f"{EXPERTS} --moe-flex-dispatcher-backend deepep", []),
-    "HybridEP": (f"{EXPERTS} --moe-flex-dispatcher-backend hybridep", ["the dispatch of tokens by hybridep"]),
+    "DeepEP by default": (EXPERTS, ExpertDispatch.DEEPEP, []),
+    "DeepEP by name": (f"{EXPERTS} --moe-flex-dispatcher-backend deepep", ExpertDispatch.DEEPEP, []),
+    "HybridEP": (
+        f"{EXPERTS} --moe-flex-dispatcher-backend hybridep",
+        ExpertDispatch.HYBRIDEP,
+        ["buffers and bandwidth of hybridep"],
+    ),
 }
 
 
-@pytest.mark.parametrize(("words", "noted"), DISPATCHERS.values(), ids=DISPATCHERS.keys())
-def test_the_flexible_dispatcher_counts_as_deepep(words: str, noted: list[str]) -> None:
+@pytest.mark.parametrize(("words", "dispatch", "noted"), DISPATCHERS.values(), ids=DISPATCHERS.keys())
+def test_the_flexible_dispatcher_is_the_backend_it_names(
+    words: str, dispatch: ExpertDispatch, noted: list[str]
+) -> None:
     loaded = arguments(words)
-    assert loaded.job.software.expert_dispatch is ExpertDispatch.DEEPEP
+    assert loaded.job.software.expert_dispatch is dispatch
     assert [note.what for note in loaded.unmodelled] == noted
 
 

@@ -1,5 +1,6 @@
 """Any job that the dataclasses allow, and small files of the project's own format."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, is_dataclass
 from enum import StrEnum
 from typing import Any
@@ -119,11 +120,16 @@ def _values(slot: Slot) -> st.SearchStrategy[Any]:
     return st.none() | several if slot.nullable and slot.default in {None, MISSING} else several
 
 
+_BY_KEY: Mapping[str, st.SearchStrategy[Any]] = {
+    "context_communication": st.sampled_from(["p2p", "all_gather", "a2a", "a2a+p2p"]),
+    "transformer_engine": st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}", fullmatch=True),
+    "routing_imbalance": st.floats(1, 64),
+}
+
+
 def _one(slot: Slot) -> st.SearchStrategy[Any]:
-    if slot.key == "context_communication":
-        return st.sampled_from(["p2p", "all_gather", "a2a", "a2a+p2p"])
-    if slot.key == "routing_imbalance":
-        return st.floats(1, 64)
+    if slot.key in _BY_KEY:
+        return _BY_KEY[slot.key]
     if slot.key.endswith(("bandwidth_share", "efficiency")):
         return st.floats(0.01, 1)
     if is_dataclass(slot.kind):

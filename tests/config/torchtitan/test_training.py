@@ -206,7 +206,7 @@ NOTED: dict[str, tuple[dict[str, Any], str, bool]] = {
             "model": {"name": "deepseek_v3", "flavor": "16B"},
             "parallelism": {"expert_parallel_comm_backend": "hybridep", "expert_parallel_degree": 8},
         },
-        "the dispatch of tokens by hybridep",
+        "buffers and bandwidth of hybridep",
         False,
     ),
     "validation": (
