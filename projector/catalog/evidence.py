@@ -43,7 +43,7 @@ class MeasuredTime(NamedTuple):
     """One mode of which iteration time was measured."""
 
     below_percent: float
-    """Measured runs take at most so much less than projected, but for one in twenty of those on which constants may be
+    """Measured runs take at most so much less than projected, but for one in forty of those on which constants may be
     fitted."""
     above_percent: float
     """They take at most so much more, likewise."""

@@ -117,7 +117,8 @@ def confidence_of(
     within `HIGH_PERCENT`, at least `LEAST_HELD` of them, and the interval reaches at most `NARROW_PERCENT` to either
     side; low where nobody measured a mode or the interval reaches more than `WIDE_PERCENT`.
     """
-    width = performance.half_width_percent
+    # Widths are whole percents of seconds: what rounding leaves must not decide.
+    width = round(performance.half_width_percent, 3)
     wide = f"the interval of time reaches {width:.0f} % of what is expected to either side"
     listed = measured_times()
     missing = [f"no measured run with {mode} is published" for mode in performance.modes if mode not in listed]

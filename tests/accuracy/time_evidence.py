@@ -19,14 +19,15 @@ from tests.accuracy.jobs import job
 from tests.accuracy.rows import TIME_QUANTITIES, Row
 from tests.accuracy.scoring import ScoredRow
 
-INSIDE = 0.95
-"""Share of a mode's fitted rows that are no farther from the projection than the interval reaches, on either side."""
+INSIDE = 0.975
+"""Share of a mode's fitted rows that are no farther from the projection than the interval reaches, on either side: an
+interval of 95 %."""
 LEAST_PERCENT, FEW_PERCENT = 4, 10
 """What an interval reaches at least, and where fewer than `LEAST_RUNS` rows could tell its tails: identical runs differ
 by 2 to 6 % (NVIDIA/dgxc-benchmarking, MLPerf results of several sites)."""
 HEAD = """\
 # Modes of jobs of which iteration time was measured, as `projector/performance/modes.py` names them: of the runs on
-# which constants may be fitted all but one in twenty take at most so many percent less (`below_percent`) or more
+# which constants may be fitted all but one in forty take at most so many percent less (`below_percent`) or more
 # (`above_percent`) than projected, {least} at least and {few} where fewer than {runs} could tell; half of the runs that
 # were held back from fitting are projected within `within_percent`. `rows` are sources of
 # tests/accuracy/ground_truth.yaml. Printed by `python -m tests.accuracy.time_evidence`;

@@ -12,7 +12,7 @@ from projector.job import Software, TrainingJob
 from projector.performance import Unstated, with_unstated
 from projector.performance.interval import confidence_of
 from projector.performance.modes import modes_of
-from projector.projection import Confidence, PerformanceProjection
+from projector.projection import Confidence, PerformanceProjection, TimeUncertainty
 from tests.performance.jobs import LLAMA_8B, MIXTRAL, a_job, part, project
 
 
@@ -107,6 +107,13 @@ def test_confidence_says_why(device: str, confidence: Confidence) -> None:
     assert found.confidence is confidence
     assert found.confidence_reasons
     assert confidence_of(found) == (found.confidence, found.confidence_reasons)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.7, 1.1, 31.17])
+def test_rounding_does_not_make_an_interval_of_a_tenth_wide(seconds: float) -> None:
+    tenth = TimeUncertainty(name="runs", below_seconds=0.1 * seconds, above_seconds=0.1 * seconds)
+    found = replace(project(a_job(LLAMA_8B)), iteration_seconds=seconds, uncertainties=(tenth,))
+    assert not any("interval" in reason for reason in confidence_of(found)[1])
 
 
 def asked(model: str, device: str, **question: Any) -> PerformanceProjection:  # noqa: ANN401 - fields of a question
