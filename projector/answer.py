@@ -22,7 +22,15 @@ from projector.config import (
     read_hardware_file,
 )
 from projector.errors import ConfigurationError, InputError, RateUnknown
-from projector.job import DEFAULT_DEVICES_PER_NODE, AttentionBackend, Schedule, Target, TrainingJob
+from projector.job import (
+    DEFAULT_DEVICES_PER_NODE,
+    SPLIT_BESIDE_RECOMPUTATION,
+    WITHOUT_SPLIT,
+    AttentionBackend,
+    Schedule,
+    Target,
+    TrainingJob,
+)
 from projector.memory import (
     allocator_settings,
     count_parameters,
@@ -170,7 +178,11 @@ def _asked(job: TrainingJob, question: Question) -> TrainingJob:
     software = job.software if factor is None else replace(job.software, routing_imbalance=factor)
     software = software if grows is None else replace(software, expandable_segments=grows)
     software = software if question.host_factor is None else replace(software, host_factor=question.host_factor)
-    return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software)
+    schedule = named_schedule(question.schedule)
+    if schedule is not None and not job.starts_under(schedule):
+        place = f"pipeline schedule {schedule.value}"
+        raise ConfigurationError(SPLIT_BESIDE_RECOMPUTATION, place=place, expected=WITHOUT_SPLIT)
+    return replace(job, schedule=schedule or job.schedule, software=software)
 
 
 def _device(question: Question) -> Device:

@@ -72,6 +72,8 @@ class _Pipeline(NamedTuple):
     """The slowest stage's end of the iteration."""
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
+    overlaps_sends: bool
+    """Interleaving sends beside computation."""
     combines: bool
     """Forwards run beside backwards, where the schedule allows it."""
 
@@ -82,7 +84,7 @@ class _Pipeline(NamedTuple):
 
     def phase(self, schedule: Schedule, layout: Layout) -> PipelinePhase:
         """What a schedule needs: sends that interleaving hides are left out."""
-        exposure = _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
+        exposure = _INTERLEAVED_EXPOSURE if self.overlaps_sends and schedule is Schedule.INTERLEAVED else 1.0
         return PipelinePhase(
             chunks=tuple(tuple(chunk.durations for chunk in rank) for rank in self.chunks),
             micro_batches=layout.run_micro_batches,
@@ -193,6 +195,7 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
         transfers=_transfers(job, layout, costs),
         tail=max(tails, key=lambda tail: tail.seconds),
         post_validates=job.software.optimizer_post_validation,
+        overlaps_sends=job.software.overlap_pipeline_sends,
         combines=job.software.overlap_expert_parallel and job.parallelism.expert > 1,
     )
 
@@ -274,6 +277,7 @@ def _offered(job: TrainingJob, layout: Layout) -> list[Schedule]:
         schedule
         for schedule in AVAILABLE
         if schedule in known
+        and job.starts_under(schedule)
         and suits(schedule, layout.virtual_pipeline)
         and planned_schedule(schedule, layout.pipeline, layout.run_micro_batches) is schedule
     ]

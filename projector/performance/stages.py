@@ -129,9 +129,10 @@ class BlockTimes:
             blocks += [self.multi_token_prediction()] * chunk.mtp_layers
         if chunk.output:
             blocks.append(self.output())
-        # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
-        # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
-        keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
+        # Megatron-LM's host waits for each exchange of stages (p2p_communication.py `batch_p2p_sync`); one that
+        # overlaps, which interleaving alone has, leaves the waiting to the device's streams.
+        overlaps = self._layout.virtual_pipeline > 1 and self._job.software.overlap_pipeline_sends
+        keeps_lead = self._layout.pipeline == 1 or overlaps
         return BlockTime(name="chunk").plus([*blocks, *self._scaling(chunk)]).host_bound(keeps_lead=keeps_lead)
 
     def _scaling(self, chunk: Chunk) -> list[BlockTime]:

@@ -300,3 +300,15 @@ def test_idle_stretches_buy_clock_up_to_the_highest_that_the_chip_has(idle: floa
     assert 1 <= raised / b200.training_factor <= 1.25
     if idle > 0.2:
         assert raised > b200.training_factor * 1.03
+
+
+def test_sends_that_are_waited_for_take_longer_under_interleaving_alone() -> None:
+    """Megatron-LM `--no-overlap-p2p-communication`; without interleaving each send is waited for anyway."""
+
+    def seconds(chunks: int, *, overlap: bool) -> float:
+        software = Software(overlap_pipeline_sends=overlap)
+        found = project(a_job(LLAMA_70B, software=software, pipeline=4, virtual_pipeline=chunks, tensor=8), nodes=4)
+        return part(found, "exposed pipeline-parallel communication")
+
+    assert seconds(4, overlap=False) == pytest.approx(seconds(4, overlap=True) / 0.7)
+    assert seconds(1, overlap=False) == seconds(1, overlap=True)
