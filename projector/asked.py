@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from projector.api import Question
-from projector.job import Attention, TrainingJob, Tuning
+from projector.errors import ConfigurationError
+from projector.job import SPLIT_BESIDE_RECOMPUTATION, WITHOUT_SPLIT, Attention, TrainingJob, Tuning
 from projector.provenance import Assumption
 from projector.schedule import named_schedule
 
@@ -21,13 +22,19 @@ _OF_INDEXERS, _OF_STREAMS = "no layer has an indexer", "the residual is one stre
 
 
 def asked_job(job: TrainingJob, question: Question) -> TrainingJob:
-    """The job with the question's schedule, its software, samples and figures over those of the file."""
+    """The job with the question's schedule, its software, samples and figures over those of the file.
+
+    Raises `ConfigurationError` for a schedule under which the job cannot start.
+    """
     chosen = {name: value for name in _SOFTWARE if (value := getattr(question, name)) is not None}
-    packed = question.packed_length
+    packed, schedule = question.packed_length, named_schedule(question.schedule)
+    if schedule is not None and not job.starts_under(schedule):
+        place = f"pipeline schedule {schedule.value}"
+        raise ConfigurationError(SPLIT_BESIDE_RECOMPUTATION, place=place, expected=WITHOUT_SPLIT)
     return replace(
         job,
         batch=job.batch if packed is None else replace(job.batch, packed_length=packed),
-        schedule=named_schedule(question.schedule) or job.schedule,
+        schedule=schedule or job.schedule,
         software=replace(job.software, **chosen),
         tuning=_tuning(job.tuning, question.tuning),
     )

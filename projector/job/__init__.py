@@ -36,6 +36,8 @@ from projector.job.offload import ActivationOffload
 from projector.job.optimizer import Optimizer, OptimizerKind, ParameterClass
 from projector.job.placement import (
     DEFAULT_DEVICES_PER_NODE,
+    SPLIT_BESIDE_RECOMPUTATION,
+    WITHOUT_SPLIT,
     ZERO_STAGES,
     Batch,
     Parallelism,
@@ -58,6 +60,8 @@ from projector.job.tuning import Tuning
 
 __all__ = [
     "DEFAULT_DEVICES_PER_NODE",
+    "SPLIT_BESIDE_RECOMPUTATION",
+    "WITHOUT_SPLIT",
     "ZERO_STAGES",
     "ActivationOffload",
     "Attention",
@@ -130,3 +134,13 @@ class TrainingJob:
     """Figures that a person states in place of the cost models'; None for none."""
     schedule: Schedule | None = None
     """The schedule the framework would really run; None lets the layout decide (1F1B, interleaved with chunks)."""
+
+    def starts_under(self, schedule: Schedule) -> bool:
+        """Whether the framework runs the pipeline under `schedule`.
+
+        Megatron-LM's forks and AMD-AGI/Primus recompute nothing beside separate weight gradients (Primus's projection
+        refuses the pair); TorchTitan does.
+        """
+        if self.software.dialect is Dialect.TORCHTITAN or self.parallelism.pipeline == 1:
+            return True
+        return not schedule.splits_backward or self.recompute == Recompute()

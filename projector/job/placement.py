@@ -100,6 +100,12 @@ class Batch:
     The data decide it; None counts attention over whole sequences."""
 
 
+SPLIT_BESIDE_RECOMPUTATION = "recomputation does not go with a schedule that separates weight gradients"
+"""What is wrong with a job that its framework does not start under a schedule."""
+WITHOUT_SPLIT = "no recomputation, or a 1F1B schedule"
+"""What would be right."""
+
+
 class Schedule(StrEnum):
     """Pipeline schedules, by the names of Primus where it has one, else after PyTorch's."""
 

@@ -118,6 +118,9 @@ class Software:
     overlap_expert_parallel: bool = False
     """Each forward runs beside the backward of another micro batch, and both hide the other's exchange of tokens with
     experts (Megatron-LM `overlap_moe_expert_parallel_comm`)."""
+    overlap_pipeline_sends: bool = True
+    """Under interleaving, sends between stages run beside computation (Megatron-LM `overlap_p2p_comm`); False where
+    each is waited for, by the host too. Without interleaving each always is."""
     overlap_tensor_parallel: bool = False
     """Tensor-parallel collectives overlap with GEMMs (user buffers, async TP)."""
     expert_dispatch: ExpertDispatch = ExpertDispatch.ALL_TO_ALL

@@ -61,7 +61,9 @@ def project_memory(  # noqa: PLR0913 - the job, where it runs, and how to judge
     # Without a pipeline no schedule of one runs.
     asked = (schedule or job.schedule) if layout.pipeline > 1 else None
     chosen = framework_schedule(layout.virtual_pipeline, asked)
-
+    if chosen.splits_backward:
+        # What computes weight gradients later gives autograd none (AMD-AGI/Primus, `LinearWithWeightGradientStore`).
+        job = replace(job, software=replace(job.software, weight_gradient_placeholders=False))
     outside = outside_allocator(job, layout, device, calibration)
     balanced = _Case(
         job=job,

@@ -64,11 +64,6 @@ _CLOCK_PASSES = 3
 one where that moves what hides behind what."""
 
 
-def exposed_share(schedule: Schedule) -> float:
-    """Share of a send that a schedule leaves exposed."""
-    return _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
-
-
 class _Pipeline(NamedTuple):
     """Everything about the pipeline phase that does not depend on the schedule's name."""
 
@@ -82,6 +77,8 @@ class _Pipeline(NamedTuple):
     """Message of a send."""
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
+    overlaps_sends: bool
+    """Interleaving sends beside computation."""
     combines: bool
     """Forwards run beside backwards, where the schedule allows it."""
 
@@ -90,9 +87,13 @@ class _Pipeline(NamedTuple):
         """Of one micro batch through all stages."""
         return sum(chunk.forward_flops for rank in self.chunks for chunk in rank)
 
+    def exposed_share(self, schedule: Schedule) -> float:
+        """Share of a send that a schedule leaves exposed."""
+        return _INTERLEAVED_EXPOSURE if self.overlaps_sends and schedule is Schedule.INTERLEAVED else 1.0
+
     def phase(self, schedule: Schedule, layout: Layout) -> PipelinePhase:
         """What a schedule needs: sends that interleaving hides are left out."""
-        exposure = exposed_share(schedule)
+        exposure = self.exposed_share(schedule)
         return PipelinePhase(
             chunks=tuple(tuple(chunk.durations for chunk in rank) for rank in self.chunks),
             micro_batches=layout.run_micro_batches,
@@ -209,6 +210,7 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
         tail=max(tails, key=lambda tail: tail.seconds),
         carried_bytes=shapes_of(job, layout).carried_bytes,
         post_validates=job.software.optimizer_post_validation,
+        overlaps_sends=job.software.overlap_pipeline_sends,
         combines=job.software.overlap_expert_parallel and job.parallelism.expert > 1,
     )
 
@@ -237,7 +239,7 @@ def _waterfall(
             rank,
             carried_bytes=pipeline.carried_bytes,
             exposed_seconds=time.sending[rank],
-            exposure=exposed_share(schedule),
+            exposure=pipeline.exposed_share(schedule),
         )
         parts[BUBBLE] = time.seconds - time.busy[rank] - time.sending[rank]
     for name, seconds in pipeline.tail.parts.items():
@@ -287,6 +289,7 @@ def _offered(job: TrainingJob, layout: Layout) -> list[Schedule]:
         schedule
         for schedule in AVAILABLE
         if schedule in known
+        and job.starts_under(schedule)
         and suits(schedule, layout.virtual_pipeline)
         and planned_schedule(schedule, layout.pipeline, layout.run_micro_batches) is schedule
     ]

@@ -46,9 +46,10 @@ class BlockTimes:
         runs = self.runs(chunk)
         content = tuple((count, id(block)) for count, block in runs)
         if content not in self._chunks:
-            # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
-            # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
-            keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
+            # Megatron-LM's host waits for each exchange of stages (p2p_communication.py `batch_p2p_sync`); one that
+            # overlaps, which interleaving alone has, leaves the waiting to the device's streams.
+            overlaps = self._layout.virtual_pipeline > 1 and self._job.software.overlap_pipeline_sends
+            keeps_lead = self._layout.pipeline == 1 or overlaps
             blocks = (block.repeated(count) for count, block in runs)
             self._chunks[content] = BlockTime(name="chunk").plus(blocks).host_bound(keeps_lead=keeps_lead)
         return self._chunks[content]

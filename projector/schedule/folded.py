@@ -4,9 +4,10 @@ Qi et al., Pipeline Parallelism with Controllable Memory (arXiv 2405.15362): a s
 passes of one micro batch at fixed distances; how long the block keeps activations decides the memory.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import inf
 
 from projector.schedule.events import Event, Kind, RankOrder
 
@@ -86,93 +87,178 @@ def _min_block(pipeline: int, rank: int) -> Block:
 
 
 def _repeated(block: Callable[[int], Block], pipeline: int, micro_batches: int) -> tuple[RankOrder, ...]:
-    """A block for every micro batch, passes moved forward in time where their inputs and the memory allow.
+    """A block for every micro batch, whose passes then move into earlier free places, as Primus has it.
 
-    Forwards and backwards keep the order of the repeated blocks. `W` fills what is free, and comes before a forward
-    that memory has no room for: never more is kept than the repeated blocks keep. It is simulated step by step, so that
-    no two ranks can wait for each other.
+    Its search (AMD-AGI/Primus primus/core/pipeline_parallel/scheduler/algorithms/zbv_greedy.py) gives each pass one
+    place in time. Weight gradients take free places in turn. Then passes move forward, one after the other by their
+    place, as far as their inputs and the highest memory of any rank so far allow. Those behind a rank's last forward
+    move once more whatever memory they take, and its weight gradients into what is left.
     """
-    blocks = [block(rank) for rank in range(pipeline)]
-    limit = max(map(_block_memory, blocks))
-    ranks = [
-        _Rank(passes=_in_order(each, micro_batches), stages=(rank, 2 * pipeline - 1 - rank))
-        for rank, each in enumerate(blocks)
-    ]
-    done = [[0] * (2 * pipeline) for _ in "FB"]
-    while any(len(rank.events) < PASSES * micro_batches for rank in ranks):
-        ran = [rank.step(done, limit) for rank in ranks]
-        for event, rank in zip(ran, ranks, strict=True):
-            if event is not None and event.kind is not Kind.W:
-                done[event.kind is Kind.B][rank.stages[event.chunk]] += 1
-    return tuple(tuple(rank.events) for rank in ranks)
+    ranks = [_Rank(block(rank), micro_batches) for rank in range(pipeline)]
+    search = _Search(ranks, most=max(rank.most for rank in ranks))
+    search.move_forward()
+    search.empty()
+    return tuple(rank.order() for rank in ranks)
 
 
-def _in_order(block: Block, micro_batches: int) -> list[Event]:
-    """Forwards and backwards of repeated blocks, by the time at which they start."""
-    starts = sorted(
-        (start + PASSES * index, kind, chunk, index) for start, kind, chunk in block for index in range(micro_batches)
-    )
-    return [Event(kind, chunk, index) for _, kind, chunk, index in starts]
+_FORWARD, _BACKWARD, _WEIGHTS = range(3)
+_KINDS = (Kind.F, Kind.B, Kind.W)
+_KEPT = (1, 0, -1)
+"""What a forward, a backward and a weight gradient add to the passes whose activations are kept."""
 
 
-def _block_memory(block: Block) -> int:
-    """Most passes kept at a time by endlessly repeated blocks whose `W` take the free places in turn."""
-    length = max(start for start, _, _ in block)
-    repeats = range(length // PASSES + 2)
-    kinds = {start + PASSES * index: kind for start, kind, _ in block for index in repeats}
-    alive = waiting = most = 0
-    for time in range(length + PASSES):
-        kind = kinds.get(time)
-        if kind is Kind.F:
-            alive += 1
-            most = max(most, alive)
-        elif kind is Kind.B:
-            waiting += 1
-        elif waiting:
-            waiting -= 1
-            alive -= 1
-    return most
-
-
-@dataclass(kw_only=True, slots=True)
 class _Rank:
-    """One rank of a schedule that is being built."""
+    """One rank's passes, each at a place in time; passes are numbers, since hashing events takes most of a search."""
 
-    passes: list[Event]
-    """Forwards and backwards in the order in which it runs them."""
-    stages: tuple[int, int]
-    """Places of its chunks on a micro batch's way."""
-    events: list[Event] = field(default_factory=list)
-    """What it has run, in order."""
-    waiting: list[Event] = field(default_factory=list)
-    """Weight gradients in the order in which they became possible, those that it has run included."""
-    weights: int = 0
-    """Weight gradients that it has run."""
-    alive: int = 0
-    """Passes whose activations it keeps."""
+    def __init__(self, block: Block, micro_batches: int) -> None:
+        """Repeat the block, with weight gradients in free places."""
+        self.count = micro_batches
+        self.kinds = [kind for kind in range(len(_KINDS)) for _ in range(2 * micro_batches)]
+        """Whether a pass is a forward, a backward or a weight gradient."""
+        self.place = [0] * (PASSES * micro_batches)
+        """Of every pass."""
+        self.passes: dict[int, int] = {}
+        """The same the other way round."""
+        self._next: dict[int, int] = {}
+        """Where to look on behind a place that is taken for good."""
+        self.most = 0
+        """Most passes whose activations are kept, before any moves."""
+        self.emptying: set[int] = set()
+        """Passes behind its last forward, with few micro batches until the first is through."""
+        for start, kind, chunk in block:
+            for index in range(micro_batches):
+                self.put(self.number(_KINDS.index(kind), chunk, index), start + PASSES * index)
+        self._add_weight_gradients()
 
-    def step(self, done: list[list[int]], limit: int) -> Event | None:
-        """Run a pass, or none where nothing can run; `done[backward][stage]` counts what has run before."""
-        following = len(self.events) - self.weights
-        event = self.passes[following] if following < len(self.passes) else None
-        if event is not None and self._can_run(event, done, limit):
-            if event.kind is Kind.F:
-                self.alive += 1
+    def number(self, kind: int, chunk: int, index: int) -> int:
+        """The number of a pass of a micro batch."""
+        return (kind * 2 + chunk) * self.count + index
+
+    def _add_weight_gradients(self) -> None:
+        waiting: deque[int] = deque()
+        last = max(self.passes)
+        last_forward = self.place[self.number(_FORWARD, 1, self.count - 1)]
+        first_backward = self.place[self.number(_BACKWARD, 0, 0)]
+        until = first_backward if last_forward < first_backward else inf
+        at = kept = 0
+        while at <= last or waiting:
+            number = self.passes.get(at)
+            if number is None and waiting:
+                number = waiting.popleft() + 2 * self.count
+                self.put(number, at)
+            elif number is not None and self.kinds[number] == _BACKWARD:
+                waiting.append(number)
+            if number is not None:
+                kept += _KEPT[self.kinds[number]]
+                if last_forward < at <= until:
+                    self.emptying.add(number)
+            self.most = max(self.most, kept)
+            at += 1
+
+    def put(self, number: int, place: int) -> None:
+        """Give a pass a place."""
+        self.place[number] = place
+        self.passes[place] = number
+
+    def first_free(self, place: int) -> int:
+        """The first free place from `place` on."""
+        while place in self.passes:
+            place += 1
+        return place
+
+    def free_before(self, place: int, until: int) -> int:
+        """The first free place from `place` on, or `until`; what lies in between moves no more."""
+        passed = []
+        while place < until and place in self.passes:
+            passed.append(place)
+            place = self._next.get(place, place + 1)
+        self._next.update(dict.fromkeys(passed, place))
+        return place
+
+    def order(self) -> RankOrder:
+        """The passes by their place."""
+        found = []
+        for place in sorted(self.passes):
+            row, index = divmod(self.passes[place], self.count)
+            found.append(Event(_KINDS[row // 2], row % 2, index))
+        return tuple(found)
+
+
+class _Search:
+    """Moves passes of all ranks to earlier places."""
+
+    def __init__(self, ranks: Sequence[_Rank], *, most: int) -> None:
+        self._ranks = ranks
+        self._most = most
+
+    def move_forward(self) -> None:
+        """Move passes as far as inputs and memory allow."""
+        kept, last = [0] * len(self._ranks), [-1] * len(self._ranks)
+        for rank, number in self._by_place(emptying=False):
+            own = self._ranks[rank]
+            until, place = own.place[number], self._earliest(rank, number)
+            if own.kinds[number] == _FORWARD:
+                place = self._with_room(own, place, last=last[rank], until=until, kept=kept[rank])
+            place = own.free_before(place, until)
+            if place < until:
+                del own.passes[until]
+                own.put(number, place)
+            kept[rank] += _KEPT[own.kinds[number]]
+            last[rank] = max(last[rank], min(place, until))
+
+    def _with_room(self, own: _Rank, place: int, *, last: int, until: int, kept: int) -> int:
+        """The first place from `place` on behind which one more can be kept until `until`.
+
+        So far the rank's passes reach to `last`, and `kept` of them are kept from there on.
+        """
+        if kept >= self._most:
+            return until
+        for at in range(last, place - 1, -1):
+            if kept >= self._most:
+                return at + 1
+            if at in own.passes:
+                kept -= _KEPT[own.kinds[own.passes[at]]]
+        return place
+
+    def empty(self) -> None:
+        """Move what runs behind the last forwards to where its inputs are there, weight gradients last."""
+        waiting: list[tuple[int, int]] = []
+        for rank, number in self._by_place(emptying=True):
+            own = self._ranks[rank]
+            del own.passes[own.place[number]]
+            if own.kinds[number] == _WEIGHTS:
+                waiting.append((rank, number))
             else:
-                self.waiting.append(event._replace(kind=Kind.W))
-        elif self.weights < len(self.waiting):
-            event = self.waiting[self.weights]
-            self.weights += 1
-            self.alive -= 1
-        else:
-            return None
-        self.events.append(event)
-        return event
+                own.put(number, own.first_free(self._earliest(rank, number)))
+        for rank, number in waiting:
+            own = self._ranks[rank]
+            own.put(number, own.first_free(self._earliest(rank, number)))
 
-    def _can_run(self, event: Event, done: list[list[int]], limit: int) -> bool:
-        kind, chunk, micro_batch = event
-        stage = self.stages[chunk]
-        if kind is Kind.F:
-            return self.alive < limit and (stage == 0 or done[0][stage - 1] > micro_batch)
-        last = len(done[1]) - 1
-        return (done[0][stage] if stage == last else done[1][stage + 1]) > micro_batch
+    def _by_place(self, *, emptying: bool) -> list[tuple[int, int]]:
+        """Passes with their ranks in order of time, all or those behind the last forwards alone."""
+        found = [
+            (place, rank, number)
+            for rank, own in enumerate(self._ranks)
+            for place, number in own.passes.items()
+            if not emptying or number in own.emptying
+        ]
+        return [(rank, number) for _, rank, number in sorted(found)]
+
+    def _earliest(self, rank: int, number: int) -> int:
+        """The first place at which a pass finds its inputs, and the same pass of the micro batch before behind it."""
+        own = self._ranks[rank]
+        row, index = divmod(number, own.count)
+        kind, chunk = divmod(row, 2)
+        before = own.place[number - 1] if index else 0
+        if kind == _WEIGHTS:
+            return max(before, own.place[number - 2 * own.count])
+        stages = 2 * len(self._ranks)
+        stage = rank if chunk == 0 else stages - 1 - rank
+        source = stage - 1 if kind == _FORWARD else stage + 1
+        if source == stages:
+            before = max(before, own.place[number - 2 * own.count])
+        elif source >= 0:
+            chunk = 0 if source < len(self._ranks) else 1
+            there = self._ranks[stages - 1 - source if chunk else source]
+            before = max(before, there.place[there.number(kind, chunk, index)])
+        return before + 1

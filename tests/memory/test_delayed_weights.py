@@ -121,3 +121,18 @@ def test_a_delayed_weight_gradient_holds_memory_that_a_whole_backward_pass_frees
     ]
     found = chunk(asked)
     assert sizes[1] - sizes[0] >= 2 * found.waiting_bytes
+
+
+def test_what_computes_weight_gradients_later_caches_no_placeholders_of_them() -> None:
+    """AMD-AGI/Primus's linear layers give autograd no weight gradient (`LinearWithWeightGradientStore`)."""
+    asked = job(layout=Parallelism(pipeline=4), software=Software())
+    layout = resolve(asked, target())
+    names = {
+        schedule: {
+            part.name
+            for part in project_memory(asked, layout, catalog.device("MI300X"), schedule=schedule).worst.components
+        }
+        for schedule in (Schedule.ONE_F_ONE_B, Schedule.ZERO_BUBBLE)
+    }
+    assert "weight-gradient placeholders" in names[Schedule.ONE_F_ONE_B]
+    assert "weight-gradient placeholders" not in names[Schedule.ZERO_BUBBLE]

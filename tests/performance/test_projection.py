@@ -327,3 +327,15 @@ def test_groups_that_exchange_heads_and_those_between_them_are_placed_each_by_it
     job = a_job(LLAMA_8B, context=4, context_exchange=2, context_communication="a2a+p2p")
     found = {(each.group, each.collective) for each in project(job).communication}
     assert {("context_inner", "all_to_all"), ("context_outer", "send_recv")} <= found
+
+
+def test_sends_that_are_waited_for_take_longer_under_interleaving_alone() -> None:
+    """Megatron-LM `--no-overlap-p2p-communication`; without interleaving each send is waited for anyway."""
+
+    def seconds(chunks: int, *, overlap: bool) -> float:
+        software = Software(overlap_pipeline_sends=overlap)
+        found = project(a_job(LLAMA_70B, software=software, pipeline=4, virtual_pipeline=chunks, tensor=8), nodes=4)
+        return part(found, "exposed pipeline-parallel communication")
+
+    assert seconds(4, overlap=False) == pytest.approx(seconds(4, overlap=True) / 0.7)
+    assert seconds(1, overlap=False) == seconds(1, overlap=True)

@@ -12,7 +12,7 @@ from projector.config.keys import Keys
 from projector.config.megatron.former import LAYER_WISE_SINCE, stated_version
 from projector.config.megatron.layout import layer_wise
 from projector.errors import ConfigurationError
-from projector.job import PositionKind, Recompute, TrainingJob
+from projector.job import SPLIT_BESIDE_RECOMPUTATION, WITHOUT_SPLIT, PositionKind, TrainingJob
 from projector.provenance import Source
 
 _NARROW = ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
@@ -104,15 +104,9 @@ _RULES = (
     ),
     Rule(
         key="recompute_granularity",
-        message="recomputation does not go with a schedule that separates weight gradients",
-        expected="no recomputation, or a 1F1B schedule",
-        # AMD-AGI/Primus refuses the pair (its projection's check of recompute beside split-wgrad schedules).
-        breaks=lambda _, job: (
-            job.schedule is not None
-            and job.schedule.splits_backward
-            and job.parallelism.pipeline > 1
-            and job.recompute != Recompute()
-        ),
+        message=SPLIT_BESIDE_RECOMPUTATION,
+        expected=WITHOUT_SPLIT,
+        breaks=lambda _, job: job.schedule is not None and not job.starts_under(job.schedule),
     ),
     *_OVERLAP,
     _EXPERTS._replace(stock=True),

@@ -230,6 +230,7 @@ def software(keys: Keys, notes: Notes) -> Software:
         overlap_gradient_reduce=keys.boolean("overlap_grad_reduce"),
         overlap_parameter_gather=keys.boolean("overlap_param_gather"),
         overlap_expert_parallel=keys.boolean("overlap_moe_expert_parallel_comm"),
+        overlap_pipeline_sends=keys.boolean("overlap_p2p_comm", default=True),
         overlap_tensor_parallel=keys.boolean("tp_comm_overlap"),
         expert_dispatch=_dispatch(keys, notes, turbo=turbo, stage=stage),
         expert_dispatch_units=_dispatch_units(keys, turbo=turbo),

@@ -174,3 +174,11 @@ def test_a_copy_of_a_known_tokenizer_is_known() -> None:
     loaded = load(text)
     assert loaded.job.model.vocabulary == 128815
     assert "vocab_size" in assumed(loaded)
+
+
+@pytest.mark.parametrize(
+    ("flag", "overlaps"),
+    [("", True), ("--overlap-p2p-communication", True), ("--no-overlap-p2p-communication", False)],
+)
+def test_sends_between_stages_overlap_unless_told_otherwise(flag: str, *, overlaps: bool) -> None:
+    assert load(f"{BASE} {flag}").job.software.overlap_pipeline_sends is overlaps
