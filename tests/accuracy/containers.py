@@ -46,14 +46,14 @@ def captures_iterations(row: Row) -> bool:
     return since is not None and since >= FULL_ITERATION_FROM and whole
 
 
-def containers(row: Row) -> dict[str, Any]:
+def containers(row: Row, *, sync_free: bool) -> dict[str, Any]:
     """Fields of `Software`."""
     bridge = row.framework.startswith(BRIDGE)
     found: dict[str, Any] = {
         "transformer_engine": _transformer_engine(row),
         "processes_bound": release(row) is not None or _is_bound(row),
-        # All recipes of mixtures fuse the router.
-        "router_fusion": bridge and bool(row.model.get("moe")),
+        # All recipes of mixtures fuse the router, and so does every sync-free stage.
+        "router_fusion": sync_free or (bridge and bool(row.model.get("moe"))),
     }
     if captures_iterations(row):
         return found | {"graphed_modules": WHOLE_LAYER, "graph_capture": GraphCapture.FULL_ITERATION}

@@ -29,7 +29,6 @@ def experts(row: Row, *, modern: bool, sync_free: bool, deepep: bool) -> dict[st
     return {
         "expert_dispatch": _dispatch(row, deepep=deepep),
         "expert_backend": _backend(stated, modern=captures_iterations(row)),
-        "router_fusion": sync_free,
         "permute_fusion": modern or sync_free or latent or capacity is not None,
         "router_in_fp32": own_width,
         "expert_capacity_factor": row.train.get("moe_capacity_factor", stated.get("capacity_factor", capacity)),

@@ -250,7 +250,7 @@ def _software(row: Row) -> Software:
         attention_mask_tensor=row.source == CI_SOURCE and not _tests(row, "no_create_attention_mask_in_dataloader"),
         deferred_output_gradients=DEFERRED if _tests(row, "defer_embedding_wgrad_compute") else 0,
         deterministic=row.source == CI_SOURCE and not is_release(row),
-        **containers(row),
+        **containers(row, sync_free=_has(row, "sync-free")),
         weight_gradient_placeholders=row.train.get("identified", {}).get("placeholders", True),
         rotary_fusion=row.source != CI_SOURCE,
         vocabulary_divisible_by=row.model.get("vocab_pad_multiple", 128),

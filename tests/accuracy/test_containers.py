@@ -42,7 +42,7 @@ VERSIONS = {
 
 @pytest.mark.parametrize(("framework", "version"), VERSIONS.values(), ids=VERSIONS)
 def test_a_container_has_a_version_of_transformer_engine(framework: str, version: str | None) -> None:
-    assert containers(row(framework))["transformer_engine"] == version
+    assert containers(row(framework), sync_free=False)["transformer_engine"] == version
 
 
 STATES: dict[str, tuple[Row, tuple[str, ...], bool]] = {
@@ -82,7 +82,7 @@ STATES: dict[str, tuple[Row, tuple[str, ...], bool]] = {
 
 @pytest.mark.parametrize(("stated", "modules", "bound"), STATES.values(), ids=STATES)
 def test_graphs_and_binding_are(stated: Row, modules: tuple[str, ...], bound: bool) -> None:  # noqa: FBT001 - a case
-    found = containers(stated)
+    found = containers(stated, sync_free=False)
     assert (found["graphed_modules"], found["processes_bound"]) == (modules, bound)
 
 
@@ -99,5 +99,5 @@ RECIPES = {
 def test_recipes_capture_iterations(container: str, name: str, whole: bool) -> None:  # noqa: FBT001 - a case
     stated = row(f"Megatron-Bridge, NeMo container {container}", recipe={"name": name})
     assert captures_iterations(stated) is whole
-    capture = containers(stated).get("graph_capture", GraphCapture.TRANSFORMER_ENGINE)
+    capture = containers(stated, sync_free=False).get("graph_capture", GraphCapture.TRANSFORMER_ENGINE)
     assert (capture is GraphCapture.FULL_ITERATION) is whole
