@@ -89,9 +89,14 @@ def _version_of(text: str) -> tuple[int, ...]:
 
 
 @cache
+def _content() -> Mapping[str, object]:
+    return read_mapping(_FILE)
+
+
+@cache
 def host_software() -> HostSoftware:
     """What shortens a host's work."""
-    facts = Facts(read_mapping(_FILE), place=_FILE.name).inner("software")
+    facts = Facts(_content(), place=_FILE.name).inner("software")
     bound, versions = facts.inner("processes_bound"), facts.inner("transformer_engine")
     times = {version: versions.inner(version) for version in versions}
     provenance = {f"transformer_engine {version}": provenance_of(fact) for version, fact in times.items()}
@@ -105,7 +110,7 @@ def host_software() -> HostSoftware:
 @cache
 def host_costs(name: str) -> HostCosts:
     """Costs of a host. Raises `ConfigurationError` when the catalog does not have it."""
-    facts = Facts(read_mapping(_FILE), place=_FILE.name).inner("hosts")
+    facts = Facts(_content(), place=_FILE.name).inner("hosts")
     if name not in facts:
         known = ", ".join(facts)
         raise ConfigurationError(f"the host {name!r} is not in the catalog", expected=f"known are {known}")

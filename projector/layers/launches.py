@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from projector.catalog import host_software
-from projector.job import ExpertDispatch, MixtureOfExperts, Software
+from projector.job import ExpertBackend, ExpertDispatch, MixtureOfExperts, Software
+from projector.operations import ElementWise, Work
+
+COUNT_BYTES = 8
+"""An expert's number of rows, an integer of 64 bits."""
 
 
 class RouterLaunches(NamedTuple):
@@ -30,7 +34,8 @@ _GROUPED = (15, 6)
 _BALANCED = (12, 12)
 """More for a sigmoid and a balance bias (DeepSeek-V3)."""
 _FUSED = RouterLaunches(20, 11)
-"""31 in all with the fused kernels of Transformer Engine, divided like the 82 of DeepSeek-V3's."""
+"""31 in all with the fused kernels of Transformer Engine (NVIDIA/Megatron-LM docs/discussions/
+deepseek-v3-gb200-optimization), divided like the 82 of DeepSeek-V3's."""
 
 
 class DispatcherLaunches(NamedTuple):
@@ -76,3 +81,17 @@ def dispatcher_launches(software: Software) -> DispatcherLaunches:
 def merges_casts(software: Software) -> bool:
     """Whether the experts' inputs are quantised together, as Transformer Engine does from 2.8 on."""
     return host_software().reaches(software.transformer_engine, "2.8")
+
+
+def counts_of_rows(local: int, software: Software) -> tuple[Work, ...]:
+    """The readback of each expert's number of rows, which a loop over experts needs and HybridEP leaves on the device.
+
+    Other dispatchers bring it with their own (Megatron-LM experts.py `tokens_per_expert`; NVIDIA-NeMo/Megatron-Bridge
+    perf_recipes/deepseek, on `moe_use_grouped_tensor`: the grouped path syncs it to the host in every layer).
+    """
+    known = software.expert_capacity_factor is not None and software.expert_capacity_padded
+    loops = software.expert_backend is not ExpertBackend.GROUPED_FUSED
+    if known or not loops or software.expert_dispatch is not ExpertDispatch.HYBRIDEP:
+        return ()
+    size = COUNT_BYTES * local
+    return (ElementWise(name="expert_counts", bytes_read=size, bytes_written=size, readbacks=1),)

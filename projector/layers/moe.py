@@ -29,7 +29,7 @@ from projector.layers.dispatch import (
     sent_rows,
     token_visits,
 )
-from projector.layers.launches import dispatcher_launches, merges_casts, router_launches
+from projector.layers.launches import counts_of_rows, dispatcher_launches, merges_casts, router_launches
 from projector.layers.mlp import Branch, activation, mlp_operations
 from projector.layers.shapes import Shapes
 from projector.operations import (
@@ -332,12 +332,13 @@ def _grouped(matrix: _Matrix, moe: MixtureOfExperts, rows: int, shapes: Shapes) 
     def gemm(n: int, k: int) -> GroupedGemm:
         return GroupedGemm(groups=local, m=rows, n=n, k=k, fused=fused, low_precision=fmt)
 
+    counts = counts_of_rows(local, shapes.software) if matrix.split is Split.COLUMN else ()
     fusion = shapes.software.gradient_accumulation_fusion
     weight_scratch = 0 if fusion else shapes.element * local * outputs * inputs
     return Operation(
         name=f"mlp.experts.{matrix.name}",
         component="experts",
-        forward=(*cast(rows * inputs, fmt, shapes, lists=lists), gemm(outputs, inputs)),
+        forward=(*counts, *cast(rows * inputs, fmt, shapes, lists=lists), gemm(outputs, inputs)),
         backward_input=(*cast(rows * outputs, fmt, shapes, backward=True, lists=lists), gemm(inputs, outputs)),
         backward_weight=_weight_gradient(matrix, local, rows, shapes, fused=fused),
         weights=_expert_weights(matrix, moe, local),

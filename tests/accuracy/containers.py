@@ -14,6 +14,9 @@ from tests.accuracy.rows import Row
 BRIDGE, NEMO = "Megatron-Bridge", "NeMo"
 KNOWN_RELEASE, KNOWN_MINOR = (26, 1), 11
 """Transformer Engine 2.11 lies in NVIDIA's containers of January 2026, 2.14 in those of April: a release a month."""
+DEV, DEV_RELEASE = "Megatron-Core dev", (25, 12)
+"""The branch of yanring/Megatron-MoE-ModelZoo's runs, and the month of core 0.15, the first release with what they name
+(`moe_flex_dispatcher_backend: hybridep`)."""
 FULL_ITERATION = re.compile(r"(deepseek_v3|gpt_oss|qwen3)_.*_(gb200|gb300)_fp8mx_config")
 FULL_ITERATION_FROM = (26, 6)
 """Recipes that capture whole iterations and run all experts in one kernel, and the first container with them
@@ -23,10 +26,12 @@ MODULE_WORDS = {"attention": "attn", "router": "moe_router", "preprocess": "moe_
 """Modules by the words of rows that speak of partial graphs."""
 
 GUIDE = "megatron-dsv3-gb200-guide"
-BINDING = "process-to-NUMA binding"
-GUIDE_STEPS = ("partial CUDA graphs", BINDING, "shared expert", "HybridEP", "host clean-up")
+BINDING, MERGING = "process-to-NUMA binding", "swizzle fusion"
+GUIDE_STEPS = ("partial CUDA graphs", BINDING, MERGING, "HybridEP", "host clean-up")
 """Steps of NVIDIA/Megatron-LM docs/discussions/deepseek-v3-gb200-optimization, by words of the rows; each keeps those
-before it. Its graphs hold attention, router and the dispatcher's preparation."""
+before it. Its graphs hold attention, router and the dispatcher's preparation; all rows fuse permutation and router."""
+GUIDE_ENGINES = {False: "2.7", True: "2.8"}
+"""Transformer Engine of the guide, which links the branch of 2.8, before and after scales are swizzled together."""
 BINDING_WORDS = ("numa", "launch", "vpp", "sync-free 1 (", "all of the above")
 """Words of the steps of Primus's MoE package from the one on that binds processes."""
 
@@ -53,7 +58,7 @@ def containers(row: Row, *, sync_free: bool) -> dict[str, Any]:
         "transformer_engine": _transformer_engine(row),
         "processes_bound": release(row) is not None or _is_bound(row),
         # All recipes of mixtures fuse the router, and so does every sync-free stage.
-        "router_fusion": sync_free or (bridge and bool(row.model.get("moe"))),
+        "router_fusion": sync_free or row.source == GUIDE or (bridge and bool(row.model.get("moe"))),
     }
     if captures_iterations(row):
         return found | {"graphed_modules": WHOLE_LAYER, "graph_capture": GraphCapture.FULL_ITERATION}
@@ -61,10 +66,12 @@ def containers(row: Row, *, sync_free: bool) -> dict[str, Any]:
 
 
 def _transformer_engine(row: Row) -> str | None:
+    if row.source == GUIDE:
+        return GUIDE_ENGINES[_step(row) >= GUIDE_STEPS.index(MERGING)]
     stated = re.search(r"\bTE (\d+\.\d+)", row.framework)
     if stated:
         return stated[1]
-    since = release(row)
+    since = DEV_RELEASE if row.framework == DEV else release(row)
     if since is None:
         return None
     months = 12 * (since[0] - KNOWN_RELEASE[0]) + since[1] - KNOWN_RELEASE[1]

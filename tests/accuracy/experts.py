@@ -5,7 +5,7 @@ from typing import Any
 
 from projector.job import ExpertBackend, ExpertDispatch
 from tests.accuracy.architecture import known
-from tests.accuracy.containers import captures_iterations
+from tests.accuracy.containers import GUIDE, captures_iterations
 from tests.accuracy.rows import Row
 
 CAPACITY_SOURCES: Mapping[str, float] = {"simumax-b200-v1.2": 1.0}
@@ -29,7 +29,7 @@ def experts(row: Row, *, modern: bool, sync_free: bool, deepep: bool) -> dict[st
     return {
         "expert_dispatch": _dispatch(row, deepep=deepep),
         "expert_backend": _backend(stated, modern=captures_iterations(row)),
-        "permute_fusion": modern or sync_free or latent or capacity is not None,
+        "permute_fusion": modern or sync_free or latent or capacity is not None or row.source == GUIDE,
         "router_in_fp32": own_width,
         "expert_capacity_factor": row.train.get("moe_capacity_factor", stated.get("capacity_factor", capacity)),
         "force_load_balancing": "balance" in routing,

@@ -36,8 +36,14 @@ VERSIONS = {
     "of the year before": ("Megatron-Bridge, NeMo container 25.09", "2.7"),
     "by the date of the repository": ("Megatron-Bridge 2026-08", "2.18"),
     "older than version 2": ("NeMo 24.07-24.12 (NeMo 1)", None),
+    "of the branch with HybridEP": ("Megatron-Core dev", "2.10"),
     "of another framework": ("Primus-Megatron v25.10, ROCm 7.1, torch 2.9", None),
 }
+
+
+def test_the_guide_merges_the_casts_of_experts_from_its_fused_swizzles_on() -> None:
+    steps = ("+ process-to-NUMA binding", "+ PDL, swizzle fusion, shared expert in the graph", "+ HybridEP")
+    assert [containers(row(source=GUIDE, notes=step))["transformer_engine"] for step in steps] == ["2.7", "2.8", "2.8"]
 
 
 @pytest.mark.parametrize(("framework", "version"), VERSIONS.values(), ids=VERSIONS)

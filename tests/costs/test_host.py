@@ -226,4 +226,4 @@ def test_later_versions_of_transformer_engine_have_less_python(version: str | No
 
 def test_a_graph_launch_takes_what_was_measured_on_gb200() -> None:
     """meta-pytorch/tritonbench pull request 1017: 44 us."""
-    assert a_host(GB200, Software()).graph_seconds / MICRO == pytest.approx(44)
+    assert a_host(GB200, Software()).graph_seconds / MICRO == pytest.approx(44, rel=1e-3)
