@@ -41,6 +41,15 @@ def test_schedules_need_memory_over_1f1b_as_measured_within_two_percent() -> Non
     assert mean_error_percent(found) <= 2.0
 
 
+@pytest.mark.xdist_group("scoring")
+def test_schedules_take_as_long_beside_1f1b_as_measured_within_two_percent() -> None:
+    wanted = ("zero-bubble-2023", "iter_ms_derived")
+    (figure,) = [each for each in scored()[0] if (each.source, each.quantity) == wanted]
+    found = relative_to_base(figure, rows())
+    assert len(found) >= 15
+    assert mean_error_percent(found) <= 2.0
+
+
 def test_rates_of_a_site_project_its_unseen_runs_within_two_and_a_half_percent() -> None:
     fitted = {row.id for row in rows() if row.fitted}
     found = [error for row, error in calibrated_errors(rows()).items() if row not in fitted]

@@ -46,17 +46,23 @@ def test_a_training_configuration_is_drawn_with_the_chunk_times_of_its_projectio
     assert [len(stage["chunks"]) for stage in drawn["stages"]] == [1, 1, 1, 1]
 
 
+KEPT = tuple(f"recompute_{key}=null" for key in ("granularity", "method", "num_layers"))
+"""Nothing recomputed, as schedules that separate weight gradients want it."""
+
+
 def test_options_of_a_projection_change_the_schedule(capsys: pytest.CaptureFixture[str]) -> None:
     times = []
     for more in ((), ("--gpu-arch", "mi355x"), ("--pipeline-schedule-algorithm", "zerobubble")):
-        (drawn,) = document(carried_out(capsys, "schedule", *JOB, *TARGET, *more, "--output", "json"))["schedules"]
+        (drawn,) = document(carried_out(capsys, "schedule", *JOB, *TARGET, *KEPT, *more, "--output", "json"))[
+            "schedules"
+        ]
         times.append((drawn["name"], drawn["time_ms"]))
     assert len(set(times)) == 3
     assert [name for name, _ in times] == ["1f1b", "1f1b", "zerobubble"]
 
 
 def test_all_compares_what_the_framework_has_and_draws_what_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ("schedule", *JOB, *TARGET, "--pipeline-schedule-algorithm", "all")
+    line = ("schedule", *JOB, *TARGET, *KEPT, "--pipeline-schedule-algorithm", "all")
     found = document(carried_out(capsys, *line, "--output", "json"))
     assert [each["label"] for each in found["schedules"]] == ["1f1b"]
     assert {"1f1b", "zerobubble", "zerobubble-heuristic"} <= {each["name"] for each in found["compared_schedules"]}

@@ -78,7 +78,12 @@ _OVERLAP = (
     _overlap(
         "in a pipeline without several model chunks per stage",
         "num_virtual_stages_per_pipeline_rank or num_layers_per_virtual_pipeline_stage beside it",
-        lambda _, job: job.parallelism.pipeline > 1 and job.parallelism.virtual_pipeline == 1,
+        # A layout string may hold several chunks per stage, which is found out later.
+        lambda _, job: (
+            job.parallelism.pipeline > 1
+            and job.parallelism.virtual_pipeline == 1
+            and not job.parallelism.pipeline_layout
+        ),
     ),
     _overlap(
         "beside the shared expert's own overlap",
