@@ -14,5 +14,9 @@ def is_early(row: Row) -> bool:
 
 
 def early(row: Row) -> dict[str, Any]:
-    """Fields of `Software`: the zero-bubble paper's runs validate after the step (arXiv 2401.10241, section 4)."""
-    return {"optimizer_post_validation": True} if row.source == ZERO_BUBBLE else {}
+    """Fields of `Software`: the zero-bubble paper's runs validate after the step (arXiv 2401.10241, section 4).
+
+    They send without overlap: `--no-overlap-p2p-communication` of sail-sg/zero-bubble-pipeline-parallelism
+    examples/pretrain_zero_bubble.sh.
+    """
+    return {"optimizer_post_validation": True, "overlap_pipeline_sends": False} if row.source == ZERO_BUBBLE else {}

@@ -26,7 +26,9 @@ def experts(row: Row, *, modern: bool, sync_free: bool, deepep: bool) -> dict[st
     latent = own_width and isinstance(row.model.get("mla"), Mapping)
     capacity = CAPACITY_SOURCES.get(row.source) if stated else None
     routing = str(row.train.get("moe_routing", row.train.get("routing", ""))).lower()
+    overlapped = (row.train.get("flags") or {}).get("overlap-moe-expert-parallel-comm")
     return {
+        "overlap_expert_parallel": bool(overlapped) or "all-to-all overlapped with the 1F1B" in row.notes,
         "expert_dispatch": _dispatch(row, deepep=deepep),
         "expert_backend": _backend(stated, modern=captures_iterations(row)),
         "permute_fusion": modern or sync_free or latent or capacity is not None or row.source == GUIDE,
