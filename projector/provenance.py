@@ -7,7 +7,7 @@ which of five files decided a number.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from projector.job import TrainingJob
@@ -40,8 +40,7 @@ class ConfigValue:
     """The file that holds it, relative to its root; None when no file does."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Assumption:
+class Assumption(NamedTuple):
     """A value that nothing stated and that the answer needs."""
 
     what: str
@@ -50,8 +49,7 @@ class Assumption:
     """Where the assumption comes from and how to state the value instead."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unmodelled:
+class Unmodelled(NamedTuple):
     """A part of the job that the engine did not understand, or a figure that nobody knows.
 
     One that `decides` makes the verdict `Unknown`, unless the job does not fit whatever the figure.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from projector.catalog.facts import Facts, Provenance, provenance_of, read_mapping
 from projector.errors import ConfigurationError
@@ -53,8 +54,7 @@ class HostCosts:
     """Where each field comes from."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HostSoftware:
+class HostSoftware(NamedTuple):
     """What shortens a host's work, whatever the host."""
 
     processes_bound: float

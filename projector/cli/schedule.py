@@ -11,7 +11,7 @@ from projector.cli.files import read_text
 from projector.cli.parser import CommandLine
 from projector.cli.question import Said
 from projector.cli.row import UsageError
-from projector.config import PipelineCase, is_pipeline_file, read_pipeline_file
+from projector.config.pipeline_file import PipelineCase, is_pipeline_file, read_pipeline_file
 from projector.errors import InputError
 from projector.job import Schedule
 from projector.projection import ComparedSchedule, PipelinePhase, Projection

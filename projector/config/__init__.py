@@ -13,7 +13,6 @@ from projector.config.detection import FORMATS, detect
 from projector.config.gpu_file import named_device, read_gpu_files
 from projector.config.hardware_file import read_hardware_file
 from projector.config.overrides import Override, overrides_from_pairs, parse_override, parse_overrides
-from projector.config.pipeline_file import PipelineCase, PipelineFile, is_pipeline_file, read_pipeline_file
 from projector.config.reading import read, read_file
 from projector.provenance import Assumption, ConfigValue, LoadedConfiguration, Source, Unmodelled
 
@@ -24,12 +23,9 @@ __all__ = [
     "ConfigValue",
     "LoadedConfiguration",
     "Override",
-    "PipelineCase",
-    "PipelineFile",
     "Source",
     "Unmodelled",
     "detect",
-    "is_pipeline_file",
     "named_device",
     "overrides_from_pairs",
     "parse_override",
@@ -39,5 +35,4 @@ __all__ = [
     "read_file",
     "read_gpu_files",
     "read_hardware_file",
-    "read_pipeline_file",
 ]

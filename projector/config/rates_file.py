@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from projector.catalog import (
@@ -175,7 +174,7 @@ def _rates(
         key, flops = shape(values, here)
         found[key].append(flops / (number(values, "tflops", here) * TERA))
     regime = Regime(choice(whole, "regime", place, tuple(Regime))) if "regime" in whole else Regime.BURST
-    return Rates({key: fmean(seconds) for key, seconds in found.items()}, regime)
+    return Rates({key: sum(seconds) / len(seconds) for key, seconds in found.items()}, regime)
 
 
 def _table(table: object, place: str) -> Mapping[str, Any]:

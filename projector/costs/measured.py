@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from math import log
-from statistics import median
 from typing import Any, NamedTuple
 
 from projector.catalog import AttentionShape, Device, GemmShape, GroupedShape, MeasuredRates, Rates, Regime
@@ -125,7 +124,7 @@ class MeasuredCosts:
         if kind not in self._limits:
             long = [(work_of(shape), seconds) for shape, seconds in table.items() if seconds >= LONG_SECONDS]
             found = [seconds / same.flops for same, seconds in long if _kind(same) == kind]
-            self._limits[kind] = Limit(median(found), 0.0) if found else None
+            self._limits[kind] = Limit(_median(found), 0.0) if found else None
         return self._limits[kind]
 
     def _curve(self, work: Measurable) -> tuple[tuple[float, float], ...]:
@@ -228,7 +227,7 @@ def _medians(points: Sequence[tuple[float, float]]) -> Iterable[tuple[float, flo
     bounds = [len(points) * index // groups for index in range(groups + 1)]
     for start, end in pairwise(bounds):
         if part := points[start:end]:
-            yield median(size for size, _ in part), median(ratio for _, ratio in part)
+            yield _median(size for size, _ in part), _median(ratio for _, ratio in part)
 
 
 def _between(curve: Sequence[tuple[float, float]], size: float) -> float:
@@ -238,3 +237,9 @@ def _between(curve: Sequence[tuple[float, float]], size: float) -> float:
         return curve[min(index, len(curve) - 1)][1]
     (low, first), (high, second) = curve[index - 1], curve[index]
     return first + (second - first) * (size - low) / (high - low)
+
+
+def _median(values: Iterable[float]) -> float:
+    from statistics import median  # noqa: PLC0415 - slow to import, and for those with measured rates alone
+
+    return median(values)

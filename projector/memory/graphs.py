@@ -7,7 +7,7 @@ passes are captured, in the order of the schedule and before the first step has 
 counts as reserved alone.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.catalog import Device
 from projector.job import TrainingJob
@@ -28,8 +28,7 @@ BUFFERS, CAPTURE, POOL = "CUDA graph inputs", "capture of CUDA graphs", "CUDA gr
 """Components at the levels persistent, allocated and reserved."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GraphMemory:
+class GraphMemory(NamedTuple):
     """What graphs of a stage's layers change."""
 
     persistent: tuple[MemoryComponent, ...] = ()

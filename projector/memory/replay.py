@@ -1,9 +1,9 @@
 """Peak of a pipeline rank: footprints of its chunks replayed in the order of the schedule's events."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from operator import mul
+from typing import NamedTuple
 
 from projector.job import Schedule
 from projector.memory.footprint import Footprint, added_up
@@ -16,8 +16,7 @@ CYCLES = 3
 repeats it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Peak:
+class Peak(NamedTuple):
     """The moment at which a rank holds most."""
 
     size_bytes: int

@@ -5,7 +5,7 @@ like them; jobs whose framework's allocations are not known one by one take the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from projector.catalog import Device, ReservedRatio, reserved_ratio
 from projector.memory.allocator import StageReplays
@@ -22,8 +22,7 @@ EFFORT_STEPS = 40_000
 """Allocations and frees that a projection replays at most, which bounds its time: about 0.05 s on a laptop's core."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slack:
+class Slack(NamedTuple):
     """Reserved beyond allocated memory of a stage, as shares of allocated memory."""
 
     expected: float
@@ -47,7 +46,7 @@ def fragmented(found: Sequence[Slack], layout: Layout, device: Device) -> tuple[
     if layout.virtual_pipeline == 1:
         return tuple(found)
     most = reserved_ratio(device.vendor).interleaved_upper - 1
-    return tuple(replace(each, upper=max(each.upper, most)) for each in found)
+    return tuple(each._replace(upper=max(each.upper, most)) for each in found)
 
 
 def slack_bytes(stage: StageMemory, slack: Slack) -> int:
@@ -114,7 +113,7 @@ def slacks(
     if not played:
         return tuple(found)
     # What was not played of the same job is like what was.
-    most = replace(max(played.values(), key=lambda slack: slack.expected), first_reserved_bytes=None)
+    most = max(played.values(), key=lambda slack: slack.expected)._replace(first_reserved_bytes=None)
     return tuple(played.get(number, most) for number in range(len(found)))
 
 
@@ -125,7 +124,7 @@ def _same(replayed_bytes: int, projected_bytes: int) -> bool:
 
 def _more(slack: Slack, share: float) -> Slack:
     """The slack with a share of allocated memory on top."""
-    return replace(slack, expected=slack.expected + share, lower=slack.lower + share, upper=slack.upper + share)
+    return slack._replace(expected=slack.expected + share, lower=slack.lower + share, upper=slack.upper + share)
 
 
 def pooled_slacks(allocated_bytes: Sequence[int], pools_bytes: Sequence[int], device: Device) -> tuple[Slack, ...]:

@@ -57,8 +57,7 @@ class Situation(NamedTuple):
     """Passes of which only the weight gradient is missing, per chunk."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Situations:
+class Situations(NamedTuple):
     """What may be the peak of a rank."""
 
     found: tuple[Situation, ...]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from math import comb
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from projector.job import LowPrecision
 
@@ -133,8 +133,7 @@ class AttentionKernel:
         return forward * 2.5 if self.backward else forward
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StatedSpeed:
+class StatedSpeed(NamedTuple):
     """How fast a person says that work bound by memory runs, in place of the cost model's figures."""
 
     bandwidth_share: float | None = None
@@ -197,8 +196,7 @@ class Group(StrEnum):
     """First and last pipeline stage when they share the token table."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenVisits:
+class TokenVisits(NamedTuple):
     """Where the tokens of one device go when each place that holds experts of a token gets one copy of it."""
 
     token_bytes: int

@@ -64,7 +64,7 @@ def with_unstated(performance: PerformanceProjection, inputs: Iterable[Unstated]
     parts = {step.name: step.seconds for step in performance.waterfall}
     widened = [each for one in left for each in _effects(one, parts, performance)]
     remaining = 1 - sum(each.below_seconds for each in widened) / performance.iteration_seconds
-    known = [replace(each, below_seconds=each.below_seconds * remaining) for each in performance.uncertainties]
+    known = [each._replace(below_seconds=each.below_seconds * remaining) for each in performance.uncertainties]
     return _judged(replace(performance, uncertainties=(*known, *widened)), left)
 
 

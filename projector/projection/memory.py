@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 
 
 class Verdict(StrEnum):
@@ -56,8 +57,7 @@ class MemoryComponent:
     """Bytes per device."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Uncertainty:
+class Uncertainty(NamedTuple):
     """One reason why memory may differ from what is expected."""
 
     name: str
@@ -140,8 +140,7 @@ class StageMemory:
         return 0 if first is None else self.level_bytes(MemoryLevel.ALLOCATED) - first
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SavedActivations:
+class SavedActivations(NamedTuple):
     """Activations of one component."""
 
     name: str

@@ -1,13 +1,12 @@
 """Parameters of the model, counted, and the component tree."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.projection.memory import SAVED, StageMemory
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ComponentParameters:
+class ComponentParameters(NamedTuple):
     """A row of the component tree."""
 
     name: str
@@ -20,8 +19,7 @@ class ComponentParameters:
     """Activations kept for backward on one device for one micro batch, one layer (without recomputation)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StageComponent:
+class StageComponent(NamedTuple):
     """Parameters of a component on one device of a stage."""
 
     name: str
@@ -44,8 +42,7 @@ def component_tree(stage: StageMemory, parameters: Sequence[StageComponent]) -> 
     return tuple((name, counts.get(name, 0), saved.get(name, 0)) for name in (counts | saved))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParameterCounts:
+class ParameterCounts(NamedTuple):
     """Parameters of the model, exactly."""
 
     total: int

@@ -1,6 +1,7 @@
 """The time half of the answer."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.projection.memory import Confidence
 from projector.projection.pipeline import PipelinePhase
@@ -11,8 +12,7 @@ TIME = "the time of an iteration"
 """What an answer with memory alone calls a time that nobody can tell on the device, under `unmodelled`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WaterfallStep:
+class WaterfallStep(NamedTuple):
     """One bar of the waterfall; the bars add up to the iteration time."""
 
     name: str
@@ -21,8 +21,7 @@ class WaterfallStep:
     """Its share of the iteration."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CommunicationTotal:
+class CommunicationTotal(NamedTuple):
     """All calls of one collective over one group on the slowest stage's device, per iteration."""
 
     group: str
@@ -46,8 +45,7 @@ class CommunicationTotal:
         return max(0.0, self.seconds - self.exposed_seconds)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StageTime:
+class StageTime(NamedTuple):
     """What one pipeline stage does during an iteration's pipeline phase."""
 
     stage: int
@@ -149,8 +147,7 @@ class ChunkPart:
         return self.forward_seconds + self.backward_input_seconds + self.backward_weight_seconds
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChunkTime:
+class ChunkTime(NamedTuple):
     """One micro batch through a model chunk."""
 
     stage: int
@@ -178,8 +175,7 @@ class ChunkTime:
         return sum(part.backward_weight_seconds for part in self.parts)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TimeUncertainty:
+class TimeUncertainty(NamedTuple):
     """One reason why an iteration may take less or more."""
 
     name: str

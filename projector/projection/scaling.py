@@ -1,13 +1,12 @@
 """A job on clusters of several sizes, and the smallest of them."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projector.job import Scaling
 from projector.projection.memory import Verdict
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LayoutDifference:
+class LayoutDifference(NamedTuple):
     """One figure that differs between the smallest cluster and the target."""
 
     what: str
@@ -20,8 +19,7 @@ class LayoutDifference:
     """What makes it differ."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SmallestLayout:
+class SmallestLayout(NamedTuple):
     """The same degrees on the fewest nodes that hold them: what Primus calls the minimum of a configuration."""
 
     nodes: int
@@ -40,8 +38,7 @@ class SmallestLayout:
     """What the target has otherwise; none where the target is the smallest."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScaledTime:
+class ScaledTime(NamedTuple):
     """Speed on one cluster."""
 
     data: int
@@ -64,8 +61,7 @@ class ScaledTime:
     """Whether the job fits in memory there; None where memory is not asked for."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScalingRow:
+class ScalingRow(NamedTuple):
     """One cluster of a scaling table."""
 
     nodes: int
@@ -83,8 +79,7 @@ class ScalingRow:
         return 0.0 if self.time is None else self.time.tokens_per_second_per_device * self.devices
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScalingTable:
+class ScalingTable(NamedTuple):
     """A job on ever larger clusters."""
 
     scaling: Scaling

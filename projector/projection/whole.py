@@ -1,7 +1,7 @@
 """The whole answer."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from projector.job import Target
 from projector.projection.memory import MemoryProjection, Verdict
@@ -14,8 +14,7 @@ SCHEMA_VERSION = 1
 """Version of the JSON shape; changes when a field changes its meaning or goes away."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResolvedLayout:
+class ResolvedLayout(NamedTuple):
     """The layout with every degree resolved, for the report."""
 
     tensor: int
@@ -38,8 +37,7 @@ class ResolvedLayout:
     """What data parallelism divides (`Sharding`)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Suggestion:
+class Suggestion(NamedTuple):
     """A change, projected."""
 
     change: str

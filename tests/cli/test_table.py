@@ -80,14 +80,6 @@ def test_refused_option_says_not_available_yet_and_what_works(
     assert line == f"{row.name}: not available yet; what works instead: {row.becomes}"
 
 
-@pytest.mark.parametrize(("row", "name", "command"), spellings(VARIABLES, Fate.REFUSED))
-def test_refused_variable_says_not_available_yet_and_what_works(
-    capsys: pytest.CaptureFixture[str], row: Row, name: str, command: str
-) -> None:
-    ended = carried_out(capsys, command, "--config", SAMPLE, environment={name: "1"})
-    assert complaint(ended) == f"{name}: not available yet; what works instead: {row.becomes}"
-
-
 @pytest.mark.parametrize(("row", "name", "command"), spellings(OPTIONS, Fate.WORKS))
 def test_working_option_changes_what_is_understood(row: Row, name: str, command: str) -> None:
     changed = understood(*words(row, name, command)) != understood(*without(row, name, command))

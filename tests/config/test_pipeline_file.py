@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from projector.config import is_pipeline_file, read_pipeline_file
+from projector.config.pipeline_file import is_pipeline_file, read_pipeline_file
 from projector.errors import ConfigurationError
 from projector.job import Schedule
 from projector.projection import ChunkDurations

@@ -1,7 +1,5 @@
 """The page of recipes is current where a checkout of Primus is at hand; `python -m docs PRIMUS_CHECKOUT` renews it."""
 
-import pytest
-
 from docs import recipes_page
 from tests.config.primus_tree import ROOT, needs_tree
 
@@ -23,8 +21,8 @@ def test_every_recipe_of_a_language_model_reads() -> None:
     assert {recipe for recipe in refused if "/diffusion/" not in recipe} == others
 
 
-@pytest.mark.parametrize("answer", ["verdict", "no verdict", "memory only", "reads", "refused"])
-def test_the_page_explains_every_answer_that_it_gives(answer: str) -> None:
+def test_the_page_explains_every_answer_that_it_gives() -> None:
     text = recipes_page.PAGE.read_text(encoding="utf-8")
-    assert f"- **{answer}**:" in text
-    assert f"| {answer} |" in text
+    given = {row.split(" | ")[4] for row in text.splitlines() if row.startswith("| `")}
+    assert {"verdict", "reads", "refused"} <= given
+    assert all(f"- **{answer}**:" in text for answer in given)
