@@ -287,7 +287,7 @@ def _memory(  # noqa: PLR0913 - the question, what it became, and what is known 
     open_ = any(each.overstates for each in unmodelled) and persistent < projection.device_capacity_bytes
     if projection.verdict is not Verdict.DOES_NOT_FIT or not open_:
         return projection, unmodelled
-    deciding = tuple(each._replace(decides=each.decides or each.overstates) for each in unmodelled)
+    deciding = tuple(replace(each, decides=each.decides or each.overstates) for each in unmodelled)
     return project(understood=False), deciding
 
 

@@ -7,7 +7,7 @@ which of five files decided a number.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from projector.job import TrainingJob
@@ -40,7 +40,8 @@ class ConfigValue:
     """The file that holds it, relative to its root; None when no file does."""
 
 
-class Assumption(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assumption:
     """A value that nothing stated and that the answer needs."""
 
     what: str
@@ -49,7 +50,8 @@ class Assumption(NamedTuple):
     """Where the assumption comes from and how to state the value instead."""
 
 
-class Unmodelled(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unmodelled:
     """A part of the job that the engine did not understand, or a figure that nobody knows.
 
     One that `decides` makes the verdict `Unknown`, unless the job does not fit whatever the figure.

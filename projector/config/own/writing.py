@@ -5,6 +5,7 @@ did not understand goes with it: a job without an honest verdict does not get on
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
@@ -81,7 +82,7 @@ def document(loaded: LoadedConfiguration) -> dict[str, Any]:
     _refuse_variables(content)
     for key, notes in (("unmodelled", loaded.unmodelled), ("assumed", loaded.assumed)):
         if notes:
-            content[key] = [note._asdict() for note in notes]
+            content[key] = [asdict(note) for note in notes]
     return content
 
 
