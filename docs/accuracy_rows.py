@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from statistics import fmean
+from statistics import fmean, median
 
+from projector import catalog
 from tests.accuracy.rows import MEMORY_QUANTITIES, Row
-from tests.accuracy.scoring import Figure, ScoredRow
+from tests.accuracy.scoring import Figure, ScoredRow, coverage
+from tests.accuracy.time_evidence import modes_of_row
 
 ONE_F_ONE_B = "1f1b"
 
@@ -31,7 +33,7 @@ def folded(figures: Iterable[Figure], rows: Iterable[Row]) -> Iterator[str]:
 
 def _row(quantity: str, scored: ScoredRow, row: Row) -> str:
     memory = quantity in MEMORY_QUANTITIES
-    interval = f"{_number(scored.lower)} to {_number(scored.upper)}" if memory and scored.upper > scored.lower else ""
+    interval = f"{_number(scored.lower)} to {_number(scored.upper)}" if scored.upper > scored.lower else ""
     judged = "fitted" if scored.fitted else "held"
     if memory and row.score == "interval":
         judged += ", by interval"
@@ -54,6 +56,32 @@ def _number(value: float) -> str:
 
 def _plain(text: str) -> str:
     return text.replace("|", "/").replace("\n", " ")
+
+
+def time_intervals(figures: Iterable[Figure], rows: Iterable[Row]) -> Iterator[str]:
+    """By mode of the job what its interval reaches, and how many held rows theirs hold; at the end all rows."""
+    by_id = {row.id: row for row in rows}
+    held: dict[str, list[ScoredRow]] = defaultdict(list)
+    together = [row for figure in figures for row in figure.rows]
+    for scored in together:
+        for mode in modes_of_row(by_id[scored.id]):
+            if not scored.fitted:
+                held[mode].append(scored)
+    yield "| mode | less % | more % | fitted rows | held rows | inside | median error % |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for mode, listed in sorted(catalog.measured_times().items()):
+        found = coverage(held[mode])
+        reach = (f"{listed.below_percent:g}", f"{listed.above_percent:g}")
+        error = f"{median(abs(row.error_percent) for row in held[mode]):.1f}" if held[mode] else ""
+        inside = f"{found.inside / found.rows:.0%}" if found.rows else ""
+        yield f"| {' | '.join((mode, *reach, str(listed.fitted_runs), str(found.rows), inside, error))} |"
+    every, kept = coverage(together), coverage(row for row in together if not row.fitted)
+    yield ""
+    yield (
+        f"Of all {every.rows} rows {every.inside / every.rows:.0%} lie inside their intervals, whose median half width"
+        f" is {every.half_width_percent:.1f} %; of the {kept.rows} held ones {kept.inside / kept.rows:.0%}, at"
+        f" {kept.half_width_percent:.1f} %."
+    )
 
 
 def beside_one_f_one_b(figures: Iterable[Figure], rows: Iterable[Row]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from functools import partial
 
 from projector import catalog
 from projector.api import DEFAULT_DEVICE, Question
+from projector.asked import asked_job
 from projector.catalog import Calibration, Device, MeasuredRates
 from projector.config import (
     ALLOCATOR_VARIABLES,
@@ -19,9 +20,8 @@ from projector.config import (
     read,
     read_calibration_file,
     read_gpu_files,
-    read_hardware_file,
 )
-from projector.errors import ConfigurationError, InputError, RateUnknown
+from projector.errors import ConfigurationError, InputError
 from projector.job import DEFAULT_DEVICES_PER_NODE, AttentionBackend, Schedule, Target, TrainingJob
 from projector.memory import (
     allocator_settings,
@@ -35,7 +35,6 @@ from projector.memory import (
 )
 from projector.parallelism import Layout, minimum_nodes, resolve
 from projector.projection import (
-    TIME,
     MemoryLevel,
     MemoryProjection,
     PerformanceProjection,
@@ -43,7 +42,9 @@ from projector.projection import (
     ResolvedLayout,
     Verdict,
 )
+from projector.scaling import scaling_tables, smallest_layout
 from projector.schedule import named_schedule, planned_schedule
+from projector.speed import Clock, Timed, clock, method, stated, timed
 
 _FLASH_ARCHITECTURES = ("sm80", "sm86", "sm89")
 """NVIDIA GPUs older than Hopper, where Transformer Engine prefers FlashAttention 2 to cuDNN
@@ -60,7 +61,7 @@ def answer(question: Question) -> Projection:
     """Answer a question; what it raises is what the parts raise, all `InputError`."""
     loaded = load(question)
     device = _device(question)
-    asked = _asked(loaded.job, question)
+    asked = asked_job(loaded.job, question)
     target = _target(question, loaded, asked, device)
     try:
         job, layout = _laid_out(asked, target, device)
@@ -74,22 +75,32 @@ def answer(question: Question) -> Projection:
         memory, unmodelled = _memory(question, job, layout, device, unmodelled, calibration=calibration)
     unknown = unknown_figures(job, layout, device, calibration) if question.memory else ()
     measured = measured_outside(job, layout, calibration) if question.memory else ()
-    performance, without_effect, untimed = _performance(question, job, target, layout, device, calibration)
+    speed = Timed()
+    if question.performance:
+        ticks = clock(question, loaded, device, calibration)
+        speed = timed(ticks, job, target, layout)
+        if question.scaling_nodes:
+            elsewhere = partial(_elsewhere, question, loaded, ticks, unmodelled, calibration)
+            speed = speed.scaled(scaling_tables(question.scaling_nodes, asked, target, elsewhere))
+    performance = speed.projection
+    said, idle = stated(question, job)
     return Projection(
         model=job.model.name,
         format=loaded.format,
         target=target,
         layout=_resolved(layout),
+        smallest=smallest_layout(job, target, layout),
         micro_batch=layout.micro_batch,
         global_batch=layout.global_batch,
         sequence_length=job.batch.sequence_length,
         micro_batches=layout.micro_batches,
         parameters=count_parameters(job, layout),
         values=_sorted(loaded.values),
-        ignored=(*loaded.ignored, *without_effect, *_unused(calibration), *_uncompared(question)),
+        ignored=(*loaded.ignored, *speed.without_effect, *idle, *_unused(calibration), *_uncompared(question)),
         assumed=(
             *_assumed(question, loaded, target),
-            *(_method(question, device, job) if performance else ()),
+            *said,
+            *(method(question, device, job) if performance else ()),
             *settings,
             *stand_in(job.schedule, layout.pipeline, layout.run_micro_batches),
             *_foreign_schedule(question, loaded.format),
@@ -97,10 +108,28 @@ def answer(question: Question) -> Projection:
             *(performance.measured if performance else ()),
             *(routing_assumptions(job, memory) if memory else ()),
         ),
-        unmodelled=(*unmodelled, *unknown, *untimed),
+        unmodelled=(*unmodelled, *unknown, *speed.unknown),
         memory=memory and replace(memory, activations=saved_activations(job, layout)),
         performance=performance,
     )
+
+
+def _elsewhere(  # noqa: PLR0913, PLR0917 - the question, what it became, and what was measured
+    question: Question,
+    loaded: LoadedConfiguration,
+    ticks: Clock,
+    unmodelled: tuple[Unmodelled, ...],
+    calibration: Calibration | None,
+    target: Target,
+) -> tuple[Layout, PerformanceProjection, Verdict | None]:
+    """The answer on another cluster than the target: layout, time and, where memory is asked for, verdict."""
+    job, layout = _laid_out(asked_job(loaded.job, question), target, ticks.unclocked)
+    performance = ticks.project(job, target, layout, compares=False)
+    if not question.memory:
+        return layout, performance, None
+    job, _ = _allocator(question, loaded, job, layout, ticks.unclocked)
+    memory, _ = _memory(question, job, layout, ticks.unclocked, unmodelled, calibration=calibration)
+    return layout, performance, memory.verdict
 
 
 def _in_own_words(error: InputError, spelling: Mapping[str, str]) -> InputError:
@@ -146,7 +175,7 @@ def effective(question: Question) -> LoadedConfiguration:
     loaded = load(question)
     return replace(
         loaded,
-        job=_asked(loaded.job, question),
+        job=asked_job(loaded.job, question),
         nodes=loaded.nodes if question.nodes is None else question.nodes,
         devices_per_node=loaded.devices_per_node if question.devices_per_node is None else question.devices_per_node,
     )
@@ -162,17 +191,6 @@ def with_device_defaults(job: TrainingJob, device: Device) -> TrainingJob:
     cudnn = device.vendor == "NVIDIA" and device.architecture not in flash
     backend = AttentionBackend.CUDNN if cudnn else AttentionBackend.FLASH
     return replace(job, software=replace(software, attention_backend=backend))
-
-
-def _asked(job: TrainingJob, question: Question) -> TrainingJob:
-    """The job as the question wants it: its schedule, its imbalance of routing, its host, allocator and samples."""
-    factor, grows = question.routing_imbalance, question.expandable_segments
-    software = job.software if factor is None else replace(job.software, routing_imbalance=factor)
-    software = software if grows is None else replace(software, expandable_segments=grows)
-    software = software if question.host_factor is None else replace(software, host_factor=question.host_factor)
-    packed = question.packed_length
-    batch = job.batch if packed is None else replace(job.batch, packed_length=packed)
-    return replace(job, schedule=named_schedule(question.schedule) or job.schedule, software=software, batch=batch)
 
 
 def _device(question: Question) -> Device:
@@ -271,75 +289,6 @@ def _memory(  # noqa: PLR0913 - the question, what it became, and what is known 
         return projection, unmodelled
     deciding = tuple(replace(each, decides=each.decides or each.overstates) for each in unmodelled)
     return project(understood=False), deciding
-
-
-def _performance(  # noqa: PLR0913, PLR0917 - the question, what it became, and what was measured
-    question: Question,
-    job: TrainingJob,
-    target: Target,
-    layout: Layout,
-    device: Device,
-    calibration: Calibration | None,
-) -> tuple[PerformanceProjection | None, tuple[str, ...], tuple[Unmodelled, ...]]:
-    """The time half, keys of the hardware file that have no effect, and why there is no time beside the memory."""
-    if not question.performance:
-        return None, (), ()
-    from projector.performance import at_clock, project_performance  # noqa: PLC0415 - memory alone does not need it
-
-    def peak_allocated_bytes(schedule: Schedule) -> int:
-        stages = project_memory(job, layout, device, schedule=schedule, replay=False).stages
-        return max(stage.level_bytes(MemoryLevel.ALLOCATED) for stage in stages)
-
-    overrides = None if question.hardware is None else read_hardware_file(question.hardware)
-    without_effect = () if overrides is None else tuple(f"hardware_config.{key}" for key in overrides.without_effect)
-    rates = None if calibration is None or calibration.rates == MeasuredRates() else calibration.rates
-    if rates is not None and question.clock_mhz is not None:
-        message = f"{question.clock_mhz:g} MHz, and measured rates hold at the clock of their benchmark"
-        raise ConfigurationError(message, place="--gpu-clock-mhz", expected="a clock, or rates in --calibration")
-    clocked = device if question.clock_mhz is None else at_clock(device, question.clock_mhz * 1e6)
-    try:
-        projection = project_performance(
-            job,
-            target,
-            layout,
-            clocked,
-            schedule=question.schedule,
-            backend=question.gemm_backend,
-            overrides=overrides,
-            peak_allocated_bytes=peak_allocated_bytes,
-            rates=rates,
-        )
-    except RateUnknown as error:
-        if not question.memory:
-            raise
-        untimed = Unmodelled(what=TIME, where=error.place, effect=f"{error.message}; {error.expected}", decides=False)
-        return None, without_effect, (untimed,)
-    return projection, without_effect, ()
-
-
-def _method(question: Question, device: Device, job: TrainingJob) -> tuple[Assumption, ...]:
-    """What the times rest on where it is not the catalog's usual rates."""
-    found = []
-    if question.gemm_backend != "analytical":
-        why = "chosen; in proportions between shapes alone, at the catalog's rates, where it is origami"
-        found.append(Assumption(what=f"times of matrix products by {question.gemm_backend}", why=why))
-    if question.clock_mhz is not None and device.sustained_clock_hz is not None:
-        from projector.performance import at_clock  # noqa: PLC0415 - loaded by now
-
-        rates = at_clock(device, question.clock_mhz * 1e6).gemm_tflops
-        shown = ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items())
-        why = (
-            f"rates of matrix products ({shown} TFLOP/s) and attention are the catalog's at {question.clock_mhz:g} over"
-            f" {device.sustained_clock_hz / 1e6:g} MHz, its sustained clock; memory and links do not change"
-        )
-        found.append(Assumption(what=f"a clock of {question.clock_mhz:g} MHz", why=why))
-    if device.file is not None and device.estimated("gemm_tflops.bf16"):
-        found.append(Assumption(what=f"rates of {device.name}", why=device.provenance["gemm_tflops.bf16"].why))
-    from projector.costs.figures import assumed_rates  # noqa: PLC0415 - loaded by now
-
-    for name, why in assumed_rates(device, job.precision.low_precision).items():
-        found.append(Assumption(what=f"{name} of {device.name}", why=why))
-    return tuple(found)
 
 
 def _resolved(layout: Layout) -> ResolvedLayout:

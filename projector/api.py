@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from projector.job import Scaling
+from projector.job import IndexerTraining, Scaling, Tuning
 
 if TYPE_CHECKING:
     from projector.job import Target, TrainingJob
@@ -46,6 +46,9 @@ class Question:
     """GPUs of one host; None takes what the file states, else 8 as on every common server of today's large GPUs."""
     scaling: Scaling = Scaling.STRONG
     """What the batch does on more nodes."""
+    scaling_nodes: tuple[int, ...] = ()
+    """Numbers of nodes on which time is projected as well, under strong and weak scaling; one number stands for all
+    powers of two times the fewest nodes up to it."""
     memory: bool = True
     """Project memory."""
     performance: bool = True
@@ -60,6 +63,14 @@ class Question:
     packed_length: int | None = None
     """Length of the samples that sequences are packed with, as `projector.job.Batch` has it; None for what the file
     states."""
+    indexer: IndexerTraining | None = None
+    """What becomes of the weights of DeepSeek-V4's indexers; None for what the file states."""
+    gathered_keys: bool | None = None
+    """Whether keys that an indexer chooses are copied to each query's side; None for what the file states."""
+    sinkhorn_iterations: int | None = None
+    """Iterations of the normalisation of hyper-connections that run kernel by kernel; None for what the file states."""
+    tuning: Tuning | None = None
+    """Figures in place of those of the cost models; they go before the file's."""
     expandable_segments: bool | None = None
     """Whether segments of torch's caching allocator grow; None for what the configuration's environment states."""
     memory_safety_margin: float = 0.0

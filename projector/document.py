@@ -10,12 +10,16 @@ from typing import Any, TypeAlias
 
 from projector.projection import (
     SCHEMA_VERSION,
+    ChunkPart,
+    ChunkTime,
     MemoryLevel,
     MemoryProjection,
     ParameterCounts,
     PerformanceProjection,
     Projection,
+    ScalingRow,
     ScheduleResult,
+    SmallestLayout,
     StageComponent,
     StageMemory,
     component_tree,
@@ -92,6 +96,22 @@ def _target(projection: Projection) -> Document:
             "micro_batches": projection.micro_batches,
             "sequence_length": projection.sequence_length,
         },
+        "smallest": None if projection.smallest is None else _smallest(projection.smallest),
+    }
+
+
+def _smallest(smallest: SmallestLayout) -> Document:
+    return {
+        "nodes": smallest.nodes,
+        "devices": smallest.devices,
+        "data": smallest.data,
+        "micro_batches": smallest.micro_batches,
+        "global_batch": smallest.global_batch,
+        "why": smallest.why,
+        "differences": [
+            {"what": each.what, "smallest": each.smallest, "target": each.target, "why": each.why}
+            for each in smallest.differences
+        ],
     }
 
 
@@ -152,25 +172,44 @@ def _stage(stage: StageMemory, tree: Sequence[StageComponent]) -> Document:
 
 
 def _performance(performance: PerformanceProjection) -> Document:
+    rate = performance.tokens_per_second_per_device
     return {
         "iteration_time_ms": performance.iteration_seconds * _MS,
-        "tokens_per_second_per_device": performance.tokens_per_second_per_device,
+        "iteration_time_ms_lower": performance.iteration_seconds_lower * _MS,
+        "iteration_time_ms_upper": performance.iteration_seconds_upper * _MS,
+        "tokens_per_second_per_device": rate,
+        "tokens_per_second_per_device_lower": performance.at_least(rate),
+        "tokens_per_second_per_device_upper": performance.at_most(rate),
+        "confidence": str(performance.confidence),
+        "confidence_reasons": list(performance.confidence_reasons),
         "tflops_per_device": performance.tflops_per_device,
         "mfu": performance.mfu,
         "mfu_base_tflops": performance.mfu_base_tflops,
         "bubble_ratio": performance.bubble_ratio,
         "waterfall": [{"name": step.name, "ms": step.seconds * _MS} for step in performance.waterfall],
+        "uncertainties": [
+            {
+                "name": each.name,
+                "below_ms": each.below_seconds * _MS,
+                "above_ms": each.above_seconds * _MS,
+            }
+            for each in performance.uncertainties
+        ],
         "communication": [
             {
                 "group": each.group,
                 "collective": each.collective,
+                "purpose": each.purpose,
                 "bytes": each.message_bytes,
                 "ms": each.seconds * _MS,
+                "hidden_ms": each.hidden_seconds * _MS,
                 "exposed_ms": each.exposed_seconds * _MS,
+                "repeated_ms": each.repeated_seconds * _MS,
             }
             for each in performance.communication
         ],
         "schedule": schedule_document(performance.schedule),
+        "chunks": [_chunk(chunk) for chunk in performance.chunks],
         "compared_schedules": [
             {
                 "name": each.name,
@@ -180,6 +219,10 @@ def _performance(performance: PerformanceProjection) -> Document:
                 "peak_allocated_bytes": each.peak_allocated_bytes,
             }
             for each in performance.compared_schedules
+        ],
+        "scaling": [
+            {"scaling": str(table.scaling), "rows": [_scaled(row) for row in table.rows]}
+            for table in performance.scaling
         ],
         "warnings": list(performance.warnings),
         "layers": [
@@ -191,6 +234,43 @@ def _performance(performance: PerformanceProjection) -> Document:
             }
             for each in performance.layer_times
         ],
+    }
+
+
+def _chunk(chunk: ChunkTime) -> Document:
+    return {
+        "stage": chunk.stage,
+        "chunk": chunk.chunk,
+        "layers": list(chunk.layer_ids),
+        **_passes(chunk),
+        "parts": [{"name": part.name, "count": part.count, **_passes(part)} for part in chunk.parts],
+    }
+
+
+def _passes(timed: ChunkTime | ChunkPart) -> Document:
+    return {
+        "forward_ms": timed.forward_seconds * _MS,
+        "backward_input_ms": timed.backward_input_seconds * _MS,
+        "backward_weight_ms": timed.backward_weight_seconds * _MS,
+    }
+
+
+def _scaled(row: ScalingRow) -> Document:
+    time = row.time
+    return {
+        "nodes": row.nodes,
+        "devices": row.devices,
+        "refusal": row.refusal or None,
+        "data": None if time is None else time.data,
+        "micro_batches": None if time is None else time.micro_batches,
+        "global_batch": None if time is None else time.global_batch,
+        "iteration_time_ms": None if time is None else time.iteration_seconds * _MS,
+        "iteration_time_ms_lower": None if time is None else time.iteration_seconds_lower * _MS,
+        "iteration_time_ms_upper": None if time is None else time.iteration_seconds_upper * _MS,
+        "tokens_per_second": None if time is None else row.tokens_per_second,
+        "tokens_per_second_per_device": None if time is None else time.tokens_per_second_per_device,
+        "efficiency": None if time is None else time.efficiency,
+        "verdict": None if time is None or time.verdict is None else str(time.verdict),
     }
 
 

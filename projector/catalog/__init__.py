@@ -13,7 +13,7 @@ from projector.catalog.calibration import Calibration, OutsideMeasurement
 from projector.catalog.device import CollectiveCurve, Device, Link, LinkKind, peak_format
 from projector.catalog.device_file import device_of, read_device
 from projector.catalog.dispatch import DispatchBuffers, dispatch_buffers
-from projector.catalog.evidence import MeasuredMode, measured_modes
+from projector.catalog.evidence import MeasuredMode, MeasuredTime, measured_modes, measured_times
 from projector.catalog.facts import Provenance, read_mapping
 from projector.catalog.host import HostCosts, host_costs
 from projector.catalog.model import CatalogModel, ModelStatus, RefusedModel, TokenizerVocabulary
@@ -52,6 +52,7 @@ __all__ = [
     "MeasuredCollective",
     "MeasuredMode",
     "MeasuredRates",
+    "MeasuredTime",
     "ModelStatus",
     "OrigamiTarget",
     "OutsideMeasurement",
@@ -68,6 +69,7 @@ __all__ = [
     "dispatch_buffers",
     "host_costs",
     "measured_modes",
+    "measured_times",
     "model",
     "models",
     "origami_targets",

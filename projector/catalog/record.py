@@ -17,8 +17,20 @@ from projector.job.limits import MAXIMUM_INTEGER, MAXIMUM_LAYERS
 _Record = TypeVar("_Record")
 _MAY_BE_NOTHING = frozenset({"master_weight_bytes", "first_moment_bytes", "second_moment_bytes"})
 """Integers that may be 0 though that is not their default; others may be 0 where it is."""
-_SHARES = frozenset({"offload_fraction", "attention_dropout", "hidden_dropout"})
+_SHARES = frozenset({"offload_fraction", "attention_dropout", "hidden_dropout", "sliding_window_share"})
 """Numbers from 0 to 1."""
+_POSITIVE_SHARES = frozenset(
+    {
+        "optimizer_bandwidth_share",
+        "permutation_bandwidth_share",
+        "attention_bandwidth_share",
+        "attention_pass_bandwidth_share",
+        "key_scatter_bandwidth_share",
+    }
+)
+"""Numbers above 0, up to 1: something is divided by them."""
+_POSITIVE = frozenset({"permutation_efficiency", "expert_cast_efficiency"})
+"""Numbers above 0."""
 _FACTORS = frozenset({"routing_imbalance"})
 """Numbers of 1 or more."""
 _CHOICES = {"context_communication": ("p2p", "all_gather", "a2a", "a2a+p2p")}
@@ -132,6 +144,10 @@ def _check(slot: Slot, value: object, place: str) -> None:
         expected = f"an integer from {slot.minimum} to {largest}"
     elif slot.kind is float and not 0 <= value <= (1 if slot.key in _SHARES else MAXIMUM_INTEGER):  # type: ignore[operator]
         expected = "a number from 0 to 1" if slot.key in _SHARES else "a number of at least 0"
+    elif slot.key in _POSITIVE_SHARES and not 0 < value <= 1:  # type: ignore[operator]
+        expected = "a number above 0, up to 1"
+    elif slot.key in _POSITIVE and value <= 0:  # type: ignore[operator]
+        expected = "a number above 0"
     elif slot.key in _FACTORS and value < 1:  # type: ignore[operator]
         expected = "a number of at least 1"
     elif slot.key in _CHOICES and value not in _CHOICES[slot.key]:

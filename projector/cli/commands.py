@@ -21,6 +21,10 @@ def run(tokens: Sequence[str], environment: Mapping[str, str]) -> int:
     """Carry out a command line; the exit code. Raises what reading it and answering it raise."""
     line = read_command_line(tokens)
     said = understand(line, environment)
+    if modules := said.switches.get("gemm_plugins"):
+        from projector.costs import load_gemm_modules  # noqa: PLC0415 - for this option alone
+
+        load_gemm_modules(modules)
     if line.command in {"models", "devices", "backends"}:
         return _catalog(line.command, said)
     if line.command == "schedule":

@@ -10,6 +10,7 @@ from projector.cli.files import read_text
 from projector.cli.options import variables_of
 from projector.cli.parser import CommandLine
 from projector.cli.row import PROJECTIONS, TIMED, Effect, Fate, Row, UsageError
+from projector.cli.tuning import settle
 from projector.cli.variables import VARIABLES
 from projector.config.overrides import split_overrides
 from projector.errors import InputError, NotAvailable, PresetUnknown
@@ -53,18 +54,22 @@ def understand(line: CommandLine, environment: Mapping[str, str]) -> Said:
     fields: dict[str, tuple[str, Any]] = {}
     overrides: dict[str, tuple[str, Any]] = {key: (f"the override {key}", text) for key, text in written.items()}
     switches: dict[str, Any] = {}
+    knobs: dict[str, Any] = {}
     for row, text in spoken:
         effect = _effect(row, text)
         _merge(fields, effect.fields, row.name)
         _merge(overrides, effect.overrides, row.name)
+        knobs |= effect.knobs
         for name, value in effect.switches.items():
             switches[name] = (*switches.get(name, ()), *value) if isinstance(value, tuple) else value
+    settled = settle(knobs)
     return Said(
-        fields={name: value for name, (_, value) in fields.items()},
+        fields={**{name: value for name, (_, value) in fields.items()}, **settled.fields},
         overrides={name: value for name, (_, value) in overrides.items()},
         switches=switches,
         without_effect=(
             *(_label(row, row.becomes) for row, _ in spoken if row.fate is Fate.NO_EFFECT),
+            *settled.idle,
             *_concerning_others(line.command, environment),
         ),
     )

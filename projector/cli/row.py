@@ -15,6 +15,8 @@ from projector.errors import InputError, NotAvailable, shown
 
 _DIGITS = 12
 """Longest count that is read; no number of nodes, GPUs or sequences comes near."""
+_MOST_COUNTS = 32
+"""More sizes of clusters than a table is read with."""
 _LARGEST_SHARE = 100
 """Largest share that is read, so that what it widens stays finite."""
 
@@ -53,6 +55,8 @@ class Effect:
     """Fields of `projector.api.Question` by name."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """Overrides of the configuration by name."""
+    knobs: Mapping[str, object] = field(default_factory=dict)
+    """Values of tuning variables by their names, which are settled together."""
     switches: Mapping[str, object] = field(default_factory=dict)
     """What concerns the command alone, such as the form of the output."""
 
@@ -136,6 +140,22 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise InputError(f"{shown(text)} is not a count", expected="a whole number, 1 or more")
     return int(text)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Whole numbers from 1, at most `_MOST_COUNTS`, with commas between them."""
+    found = tuple(count(part.strip()) for part in text.split(","))
+    if len(found) > _MOST_COUNTS:
+        raise InputError(f"{len(found)} counts", expected=f"at most {_MOST_COUNTS}")
+    return found
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names between commas or semicolons."""
+    found = tuple(name.strip() for name in text.replace(";", ",").split(",") if name.strip())
+    if not found:
+        raise InputError(f"{shown(text)} names nothing", expected="names between commas")
+    return found
 
 
 def share(text: str) -> float:

@@ -16,20 +16,20 @@ from projector.cli.row import (
     Row,
     clock,
     count,
+    names,
     nothing,
     one_of,
     sets,
     switches,
     word,
 )
+from projector.cli.tuning import KNOBS, SAMPLING
 
 _TOPOLOGY = "Environment: topology"
 _SIMULATION = "Environment: simulation"
-_KNOBS = "Environment: tuning"
 _QUIET = "Environment: benchmark and debugging"
 _FILES = "Environment: read by configuration files"
 _RECOMMENDERS = ("torchrec", "torchrec_dlrm", "dlrm", "dlrm_v4")
-_OWN_CONSTANTS = "unset it; the cost models have their own constants, with sources"
 
 
 _topology = partial(Row, group=_TOPOLOGY, fate=Fate.WORKS, value="V", commands=CONFIGURED)
@@ -42,16 +42,15 @@ def _no_effect(name: str, group: str, meaning: str, why: str) -> Row:
     )
 
 
-def _refused(name: str, meaning: str, default: str = "", instead: str = _OWN_CONSTANTS, group: str = _KNOBS) -> Row:
+def _refused(name: str, meaning: str, instead: str) -> Row:
     return Row(
         name=name,
-        group=group,
+        group=_SIMULATION,
         meaning=meaning,
-        default=default,
         becomes=instead,
         fate=Fate.REFUSED,
         value="V",
-        commands=TIMED if group == _KNOBS else PROJECTIONS,
+        commands=PROJECTIONS,
     )
 
 
@@ -140,42 +139,15 @@ _SIMULATION_ROWS = (
         commands=(*LAID_OUT, "devices"),
         effect=switches("gpu_files", folders_of_yaml),
     ),
-    _refused(
-        "PRIMUS_GEMM_BACKEND_PLUGINS",
-        "Modules with further cost models.",
-        "",
-        "unset it; --gemm-backend takes backends that packages offer as entry points of projector.gemm_backends",
-        _SIMULATION,
+    _simulation(
+        name="PRIMUS_GEMM_BACKEND_PLUGINS",
+        meaning="Python modules with further cost models, between commas or semicolons; they are run.",
+        becomes="`projector.costs.load_gemm_modules`, unless an option says",
+        behind=("--gemm-plugins",),
+        commands=(*TIMED, "backends"),
+        effect=switches("gemm_plugins", names),
     ),
-    _refused("PRIMUS_PROJ_MAX_LAYERS", "Projects on fewer layers.", "", "override num_layers=N", _SIMULATION),
-    _refused(
-        "PRIMUS_PROJ_COMPRESS_RATIOS", "DeepSeek-V4 layer kinds.", "", "override compress_ratios=[...]", _SIMULATION
-    ),
-)
-
-_KNOB_ROWS = (
-    _refused("PRIMUS_OPT_HBM_EFF", "Share of memory bandwidth in the optimizer step.", "0.21"),
-    _refused("PRIMUS_OPT_MUON_NS_STEPS", "Newton-Schulz iterations of Muon.", "", "override muon_num_ns_steps=N"),
-    _refused("PRIMUS_OPT_MUON_NS_MS", "Time of Muon's iterations."),
-    _refused("PRIMUS_MOE_PERMUTE_FIRST_PRINCIPLES", "Model of token permutation.", "1"),
-    _refused("PRIMUS_MOE_PERMUTE_SCATTER", "Scatter penalty of permutation.", "1.0"),
-    _refused("PRIMUS_MOE_PERMUTE_LAUNCH_US", "Launch time of permutation.", "2.8"),
-    _refused("PRIMUS_MOE_EXPERT_QUANT_EFF", "Efficiency of quantisation in experts.", "1.0"),
-    _refused("PRIMUS_MOE_EXPERT_LAUNCH_US", "Launch time of an expert.", "0.75"),
-    _refused("PRIMUS_MOE_EXPERT_OVH_CALIBRATED", "Fixed overhead of experts.", "0"),
-    _refused("PRIMUS_MOE_EXPERT_OVH_FWD_MS", "The same, forward.", "0.19"),
-    _refused("PRIMUS_MOE_EXPERT_OVH_BWD_MS", "The same, backward.", "0.66"),
-    _refused("PRIMUS_ATTN_CALIBRATED", "Calibrated element-wise work of attention.", "0"),
-    _refused("PRIMUS_ATTN_ELEM_EFF", "Share of memory bandwidth in it.", "0.15"),
-    _refused("PRIMUS_ATTN_MISC_FWD_PASSES", "Passes over memory, forward.", "8"),
-    _refused("PRIMUS_ATTN_MISC_BWD_PASSES", "Passes over memory, backward.", "30"),
-    _refused("PRIMUS_ATTN_MISC_ETA", "Efficiency of other work in attention.", "0.9"),
-    _refused("PRIMUS_ATTN_FP_ETA", "Efficiency of attention's products.", "0.9"),
-    _refused("PRIMUS_ATTN_SWA_FULLBAND", "Sliding windows at full cost.", "0"),
-    _refused("PRIMUS_ATTN_CSA_SCATTER_ETA", "Efficiency of sparse attention's scatter.", "0.6"),
-    _refused("PRIMUS_V4_INDEXER_TRAINABLE", "Backward pass of DeepSeek-V4's indexer.", "1"),
-    _refused("PRIMUS_USE_V4_TRITON_CSA_ATTENTION", "Kernel of DeepSeek-V4's attention."),
-    _refused("PRIMUS_HC_SINKHORN_ITERS", "Iterations of hyper-connections.", "20"),
+    *SAMPLING,
 )
 
 _QUIET_ROWS = (
@@ -212,7 +184,7 @@ _FILE_VARIABLES = (
 VARIABLES: tuple[Row, ...] = (
     *_TOPOLOGY_ROWS,
     *_SIMULATION_ROWS,
-    *_KNOB_ROWS,
+    *KNOBS,
     *_QUIET_ROWS,
     *map(_in_files, _FILE_VARIABLES),
 )  # fmt: skip - a list of names

@@ -12,6 +12,7 @@ from projector.costs.gemm import GemmBackend
 from projector.costs.kernels import gradient_buffer_seconds, optimizer_step_seconds
 from projector.costs.model import CostModel
 from projector.costs.network import Network
+from projector.costs.plugins import load_gemm_modules, register_gemm_backend
 
 __all__ = [
     "GEMM_BACKENDS",
@@ -22,5 +23,7 @@ __all__ = [
     "gemm_backend",
     "gemm_backends",
     "gradient_buffer_seconds",
+    "load_gemm_modules",
     "optimizer_step_seconds",
+    "register_gemm_backend",
 ]

@@ -1,25 +1,17 @@
-"""The GEMM backends by name: the project's own, origami, and those of installed packages.
+"""The GEMM backends by name: the project's own, origami, and those of other people (`projector.costs.plugins`)."""
 
-A package offers one through the entry-point group `projector.gemm_backends`: the entry point's name is the backend's,
-its object a callable that takes a `projector.catalog.Device` and returns a `GemmBackend`. Backends written for Primus
-(`primus.gemm_backends`) subclass a class of Primus and register themselves there, so that they cannot be taken over
-as they are.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
 
 from projector.catalog import Device, origami_targets
+from projector.costs import plugins
 from projector.costs.gemm import AnalyticalGemm, GemmBackend
 from projector.costs.origami import OrigamiGemm
-from projector.errors import ConfigurationError, NotAvailable, ProjectorError
+from projector.errors import ConfigurationError
 
-PLUGINS = "projector.gemm_backends"
-"""Entry-point group of other packages' backends."""
-Maker = Callable[[Device], GemmBackend]
-GEMM_BACKENDS: Mapping[str, Maker] = {"analytical": AnalyticalGemm, "origami": OrigamiGemm}
-"""Makers of backends, by the names of `--gemm-backend`."""
+GEMM_BACKENDS: Mapping[str, plugins.Maker] = {"analytical": AnalyticalGemm, "origami": OrigamiGemm}
+"""Makers of the built-in backends, by the names of `--gemm-backend`."""
 
 
 class BackendEntry(NamedTuple):
@@ -41,11 +33,13 @@ def gemm_backend(name: str, device: Device) -> GemmBackend:
     Raises `ConfigurationError` for an unknown name, `NotAvailable` for one that is not installed, does not know the GPU
     or comes from a package that cannot be loaded.
     """
-    maker = GEMM_BACKENDS.get(name) or _plugin(name)
-    if maker is None:
-        known = ", ".join((*GEMM_BACKENDS, *_plugins()))
+    if name in GEMM_BACKENDS:
+        return GEMM_BACKENDS[name](device)
+    backend = plugins.made(name, device)
+    if backend is None:
+        known = ", ".join((*GEMM_BACKENDS, *plugins.offered()))
         raise ConfigurationError(f"{name!r}", place="--gemm-backend", expected=f"one of {known}")
-    return maker(device)
+    return backend
 
 
 def gemm_backends() -> tuple[BackendEntry, ...]:
@@ -60,29 +54,7 @@ def gemm_backends() -> tuple[BackendEntry, ...]:
             note="AMD's model rocm-origami, set to the catalog's rates; extra `origami`",
         ),
         *(
-            BackendEntry(name, installed=True, devices="what its package says", note=f"entry point {value}")
-            for name, value in _plugins().items()
+            BackendEntry(name, installed=True, devices="what its author says", note=origin)
+            for name, origin in plugins.offered().items()
         ),
     )
-
-
-def _plugins() -> dict[str, str]:
-    """Objects of the entry points by name; those of built-in names are ours."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and rarely needed
-
-    return {entry.name: entry.value for entry in entry_points(group=PLUGINS) if entry.name not in GEMM_BACKENDS}
-
-
-def _plugin(name: str) -> Maker | None:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - as above
-
-    for entry in entry_points(group=PLUGINS, name=name):
-        try:
-            loaded: Maker = entry.load()
-        except ProjectorError:
-            raise
-        except Exception as error:
-            message = f"the package of {name} cannot be loaded: {type(error).__name__}: {error}"
-            raise NotAvailable(message, place="--gemm-backend", expected="mend the package, or analytical") from error
-        return loaded
-    return None

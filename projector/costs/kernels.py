@@ -1,16 +1,21 @@
 """Attention kernels, element-wise work and the optimizer step."""
 
 from collections.abc import Callable, Iterator
+from math import ceil
 
 from projector.catalog import Device
 from projector.costs.figures import TERA, figure, kernel_gap, training_factor
-from projector.operations import AttentionKernel, ElementWise, Gemm, GemmLayout
+from projector.job import AttentionBackend
+from projector.operations import AttentionKernel, ElementWise, Gemm, GemmLayout, StatedSpeed
 
 _QUERY_TILE = 128
 """Queries of one workgroup (FlashAttention-2, arXiv 2307.08691, section 3.3)."""
 _HALF_FULL_WORKGROUPS = 0.5
 """Workgroups per compute unit at which attention reaches half its rate: w / (w + 0.5) follows the waves of a kernel
 whose tail overlaps with the next one's head (prior)."""
+_ORDERED_BYTES = 8
+"""Bytes that pass memory for each element of a copy of the queries' gradients in fp32: it is zeroed, and read when all
+copies are added up."""
 _REFERENCE_HEAD = 128
 """Head width at which the catalog's attention rates were measured."""
 _HEAD_EXPONENT = 0.5
@@ -41,7 +46,23 @@ def attention_seconds(work: AttentionKernel, device: Device, dense: Callable[[Ge
     elif work.value_dim < _REFERENCE_HEAD:
         rate *= (work.value_dim / _REFERENCE_HEAD) ** _HEAD_EXPONENT
     workgroups = work.batch * work.heads * max(1.0, work.query_length / _QUERY_TILE) / figure(device, "compute_units")
-    return work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + kernel_gap(device)
+    seconds = work.flops / (rate * workgroups / (workgroups + _HALF_FULL_WORKGROUPS)) + kernel_gap(device)
+    return seconds + _ordered_seconds(work, device)
+
+
+def _ordered_seconds(work: AttentionKernel, device: Device) -> float:
+    """What a fixed order of additions takes beyond atomic ones, of which published rates contain the traffic.
+
+    Backward adds each block of keys' share of the queries' gradients into fp32 by atomics. A fixed order gives each of
+    the workgroups that share a sequence and head a copy of its own: compute units / (sequences x heads) of them
+    (flash-attention 2.x csrc/flash_attn/flash_api.cpp, `mha_bwd`, `nsplits`).
+    """
+    if not (work.backward and work.deterministic and work.backend == AttentionBackend.FLASH):
+        return 0.0
+    copies = ceil(figure(device, "compute_units") / (work.batch * work.heads))
+    elements = work.batch * work.heads * work.query_length * work.query_key_dim
+    moved = (copies - 1) * _ORDERED_BYTES * elements
+    return moved / figure(device, "elementwise_bytes_per_second")
 
 
 def _attention_rate(work: AttentionKernel, device: Device) -> float:
@@ -71,21 +92,35 @@ def elementwise_seconds(work: ElementWise, device: Device, bytes_per_second: flo
     Casts to low precision count like any other: the slower rates of published tables hold for inference kernels that
     scale per token.
     """
-    moved = work.bytes_read + work.bytes_written
-    rate = bytes_per_second or figure(device, "elementwise_bytes_per_second")
-    return moved / rate + work.kernels * kernel_gap(device)
+    moved, stated = work.bytes_read + work.bytes_written, work.speed or StatedSpeed()
+    rate = bytes_per_second if stated.bandwidth_share is None else None
+    rate = rate or _rate(device, stated.bandwidth_share)
+    gap = kernel_gap(device) if stated.launch_seconds is None else stated.launch_seconds
+    return moved / (rate * stated.efficiency) + work.kernels * gap + stated.fixed_seconds
 
 
-def optimizer_step_seconds(shard_elements: float, state_bytes: float, device: Device) -> float:
+def _rate(device: Device, share: float | None) -> float:
+    """Bytes per second of what large kernels achieve, or at a stated share of the peak of memory bandwidth."""
+    if share is None:
+        return figure(device, "elementwise_bytes_per_second")
+    return share * figure(device, "memory_bandwidth_bytes_per_second")
+
+
+def optimizer_step_seconds(
+    shard_elements: float, state_bytes: float, device: Device, *, share: float | None = None
+) -> float:
     """Update of the parameters that this device owns: `state_bytes` per parameter of master weight and moments.
 
-    The state of plain Adam moves its full traffic; leaner states move proportionally less.
+    The state of plain Adam moves its full traffic; leaner states move proportionally less. `share` is a stated one of
+    the peak of memory bandwidth.
     """
     traffic = _NORM_AND_CLIP_BYTES + ADAM_BYTES * state_bytes / _ADAM_STATE_BYTES + _COPY_BYTES
-    return shard_elements * traffic / figure(device, "elementwise_bytes_per_second")
+    return shard_elements * traffic / _rate(device, share)
 
 
-def gradient_buffer_seconds(elements: float, gradient_bytes: int, device: Device) -> float:
+def gradient_buffer_seconds(
+    elements: float, gradient_bytes: int, device: Device, *, share: float | None = None
+) -> float:
     """Zeroing the main gradients of this device before the step and scaling them before they are reduced."""
     passes = _ZERO_PASSES + _PRESCALE_PASSES
-    return elements * gradient_bytes * passes / figure(device, "elementwise_bytes_per_second")
+    return elements * gradient_bytes * passes / _rate(device, share)

@@ -44,7 +44,16 @@ from projector.job.placement import (
     Sharding,
     Target,
 )
-from projector.job.software import AttentionBackend, CrossEntropy, Dialect, ExpertBackend, ExpertDispatch, Software
+from projector.job.software import (
+    AttentionBackend,
+    CrossEntropy,
+    Dialect,
+    ExpertBackend,
+    ExpertDispatch,
+    IndexerTraining,
+    Software,
+)
+from projector.job.tuning import Tuning
 
 __all__ = [
     "DEFAULT_DEVICES_PER_NODE",
@@ -60,6 +69,7 @@ __all__ = [
     "ExpertBackend",
     "ExpertDispatch",
     "FeedForward",
+    "IndexerTraining",
     "LatentAttention",
     "LowPrecision",
     "LowRankAdapters",
@@ -84,6 +94,7 @@ __all__ = [
     "Software",
     "Target",
     "TrainingJob",
+    "Tuning",
     "UnmodelledMLP",
     "UnmodelledMixer",
 ]
@@ -113,5 +124,7 @@ class TrainingJob:
     """What is trained beside frozen weights; None trains the weights themselves."""
     modules: ModuleForms | None = None
     """How the classes of Hugging Face transformers write the layers; None where the framework has layers of its own."""
+    tuning: Tuning | None = None
+    """Figures that a person states in place of the cost models'; None for none."""
     schedule: Schedule | None = None
     """The schedule the framework would really run; None lets the layout decide (1F1B, interleaved with chunks)."""

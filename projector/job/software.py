@@ -48,6 +48,17 @@ class ExpertDispatch(StrEnum):
     DEEPEP = "deepep"
 
 
+class IndexerTraining(StrEnum):
+    """What becomes of the weights of an indexer, whose choice of keys passes no gradient on."""
+
+    IDLE = "idle"
+    """They are parameters whose gradient is zero."""
+    FROZEN = "frozen"
+    """They are not trained: no gradient, no state of the optimizer."""
+    TRAINED = "trained"
+    """They learn from a loss of their own, the divergence of their scores from attention's (DeepSeek-V3.2, 2.1)."""
+
+
 class ExpertBackend(StrEnum):
     """How the experts' GEMMs are started."""
 
@@ -86,6 +97,9 @@ class Software:
     maximum_split_bytes: int | None = None
     """Free blocks of this size and more are neither split nor given to smaller requests (`max_split_size_mb` there);
     None splits all."""
+    overlap_expert_parallel: bool = False
+    """Each forward runs beside the backward of another micro batch, and both hide the other's exchange of tokens with
+    experts (Megatron-LM `overlap_moe_expert_parallel_comm`)."""
     overlap_tensor_parallel: bool = False
     """Tensor-parallel collectives overlap with GEMMs (user buffers, async TP)."""
     expert_dispatch: ExpertDispatch = ExpertDispatch.ALL_TO_ALL
@@ -112,6 +126,13 @@ class Software:
     fused_unweighted_norms: bool = True
     """Norms without weights, of residual streams and of DeepSeek-V4's queries, are one kernel (Primus from July 2026);
     False for norms that compute step by step in fp32."""
+    indexer: IndexerTraining = IndexerTraining.IDLE
+    """What becomes of the weights of DeepSeek-V4's indexers."""
+    gathered_keys: bool = False
+    """Keys that an indexer chooses are copied to each query's side before attention, rather than read by its kernel."""
+    sinkhorn_iterations: int = 0
+    """Iterations of the normalisation of hyper-connections' matrix that run kernel by kernel; 0 where one compiled
+    kernel runs them all."""
     repeated_key_values: bool = False
     """Keys and values are copied to every query head before attention."""
     rotary_fusion: bool = True

@@ -322,6 +322,7 @@ def _kernel(core: Core, shapes: Shapes, *, backward: bool) -> AttentionKernel:
         backward=backward,
         flash=shapes.software.flash_attention,
         backend=shapes.software.attention_backend,
+        deterministic=shapes.software.deterministic,
     )
 
 

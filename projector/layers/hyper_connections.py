@@ -6,6 +6,8 @@ side by side are normalised in fp32 and projected to a weight per stream in, one
 streams.
 """
 
+from dataclasses import replace
+
 from projector.layers.blocks import residual
 from projector.layers.shapes import Shapes
 from projector.operations import ElementWise, Gemm, GemmLayout, Operation, SavedTensor, Weight, Work
@@ -15,6 +17,9 @@ NAME = "hyper_connection"
 FP32_BYTES = 4
 SINKHORN_KERNELS = 4
 """Kernels beside the norm and the projection: splitting, scales and offsets, normalising the matrix, the mix."""
+KERNELS_PER_SUM = 2
+"""Kernels of a step of the normalisation that is not compiled: the sums of rows or columns, and the division by them.
+`n` iterations have 2 n - 1 such steps (`sinkhorn_normalize` begins with columns alone)."""
 
 STEPWISE_PASSES, STEPWISE_KERNELS = 4, 6
 """Passes over the streams in fp32, and kernels, of a norm without weights that runs step by step: widening, square,
@@ -24,7 +29,23 @@ mean, offset, root and product (prior: an RMS norm written out in torch)."""
 def mixed_input(component: str, shapes: Shapes) -> Operation:
     """What begins a half of a layer: weights of streams, and the block's input as their weighted sum."""
     streams = shapes.streams
-    return _mix(f"{component}.{NAME}", component, shapes, outputs=(2 + streams) * streams, scales=3)
+    mixed = _mix(f"{component}.{NAME}", component, shapes, outputs=(2 + streams) * streams, scales=3)
+    iterations = shapes.software.sinkhorn_iterations
+    if not iterations:
+        return mixed
+    return replace(
+        mixed,
+        forward=(*mixed.forward, _sinkhorn("sinkhorn", iterations, shapes)),
+        # Backward computes the iterations again (`SinkhornKnopp.backward`).
+        backward_input=(_sinkhorn("sinkhorn_backward", iterations, shapes), *mixed.backward_input),
+    )
+
+
+def _sinkhorn(name: str, iterations: int, shapes: Shapes) -> ElementWise:
+    """The normalisation of a token's matrix between streams, kernel by kernel."""
+    kernels = KERNELS_PER_SUM * (2 * iterations - 1)
+    moved = kernels * FP32_BYTES * shapes.local * shapes.streams**2
+    return ElementWise(name=name, bytes_read=moved, bytes_written=moved, kernels=kernels)
 
 
 def head(component: str, shapes: Shapes) -> Operation:

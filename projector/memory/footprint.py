@@ -5,14 +5,14 @@ reverse, brings back what recomputation dropped, touches scratch and frees. Dist
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
 from projector.identity import remembered
 from projector.layers import is_recomputed
 from projector.memory.delayed import waiting_gradients, waiting_inputs
-from projector.operations import Operation, Operations
+from projector.operations import Collective, Group, Operation, Operations, Work
 
 LOSS = "loss"
 """Component whose saved tensors no weight gradient reads."""
@@ -89,6 +89,20 @@ def added_up(shares: Iterable[tuple[int, Mapping[str, int] | Shares]]) -> dict[s
 def summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Sizes by component, added up."""
     return added_up((1, part) for part in parts)
+
+
+@remembered
+def before_experts(operations: Operations) -> Operations:
+    """The half of a layer up to the dispatch of tokens, the shared expert left out; all of one that has no dispatch."""
+    sends = [
+        any(isinstance(work, Collective) and work.group is Group.EXPERT for work in each.forward) for each in operations
+    ]
+    half = operations[: sends.index(True)] if any(sends) else operations
+    return tuple(each for each in half if each.component != "shared_expert")
+
+
+def _is_exchange(work: Work) -> bool:
+    return isinstance(work, Collective) and work.group is Group.EXPERT
 
 
 @remembered
@@ -217,6 +231,32 @@ def joined(runs: Sequence[tuple[int, Footprint]]) -> Footprint:
         forward=_highest(runs, before, [part.forward for _, part in runs]),
         backward=_highest(runs, before, [part.backward for _, part in runs]),
     )
+
+
+def beside_forward(
+    whole: Footprint, inside: Footprint, layers: Sequence[Footprint], attentions: Sequence[Footprint]
+) -> Footprint:
+    """A chunk whose backward pass runs beside the forward pass of another micro batch through layers like its own.
+
+    Layers pair one by one, and their halves run in turn: attention forward, experts backward, experts forward,
+    attention backward (Megatron-LM megatron/core/models/common/model_chunk_schedule_plan.py). The ends of a model,
+    which `inside` is without, run apart.
+    """
+    moments = [
+        max(
+            layer.saved + attention.forward.size_bytes,
+            layer.backward.size_bytes + attention.saved,
+            attention.saved + layer.forward.size_bytes,
+            attention.backward.size_bytes + layer.saved,
+        )
+        for layer, attention in zip(layers, attentions, strict=True)
+    ]
+    size = inside.backward.size_bytes + max(
+        moment - layer.backward.size_bytes for moment, layer in zip(moments, layers, strict=True)
+    )
+    if size <= whole.backward.size_bytes:
+        return whole
+    return replace(whole, backward=replace(inside.backward, size_bytes=size))
 
 
 def _highest(runs: Sequence[tuple[int, Footprint]], before: Sequence[int], passes: Sequence[PassPeak]) -> PassPeak:

@@ -7,7 +7,7 @@ from math import prod
 from projector.identity import remembered
 from projector.job import ZERO_STAGES, Optimizer, ParameterClass, Precision, Sharding, TrainingJob
 from projector.memory.stages import ChunkOperations, distinct_parts
-from projector.operations import Held, Operation, Operations, Weight
+from projector.operations import Held, Operations, Weight, parameter_class
 from projector.parallelism import Layout
 
 SUM_BYTES = 4
@@ -62,15 +62,6 @@ def _trained(part: Operations) -> Iterable[tuple[Weight, ParameterClass]]:
         for weight in operation.weights:
             if weight.trainable and not weight.shared and not weight.frozen:
                 yield weight, parameter_class(operation, weight)
-
-
-def parameter_class(operation: Operation, weight: Weight) -> ParameterClass:
-    """How optimizers tell parameters apart (Megatron-LM optimizer `is_embedding_or_output_parameter`, dimensions)."""
-    if len(weight.shape) == 1:
-        return ParameterClass.VECTOR
-    if operation.component == "embedding":
-        return ParameterClass.EMBEDDING
-    return ParameterClass.OUTPUT if operation.name == "output_layer" else ParameterClass.MATRIX
 
 
 def moment_bytes(shape: Sequence[int], kind: ParameterClass, precision: Precision, optimizer: Optimizer) -> float:

@@ -21,7 +21,15 @@ from projector.layers import (
 from projector.layers.decoder import shaped_layer, shaped_prediction
 from projector.layers.ends import shaped_embedding, shaped_output
 from projector.layers.shapes import Shapes, shapes_of
-from projector.memory.footprint import Footprint, joined, layer_footprint, recomputed, summed
+from projector.memory.footprint import (
+    Footprint,
+    before_experts,
+    beside_forward,
+    joined,
+    layer_footprint,
+    recomputed,
+    summed,
+)
 from projector.operations import Operations, Weight
 from projector.parallelism import Chunk, Layout, Stage
 
@@ -242,6 +250,7 @@ class Footprints:
         self._recomputes_layers = job.recompute.granularity is RecomputeGranularity.FULL
         self._compiled = job.software.compiled_layers
         self._modules = recomputed_modules(job.recompute)
+        self._combines = job.software.overlap_expert_parallel and job.parallelism.expert > 1
         self._keeps_graph = job.software.dialect is Dialect.TORCHTITAN
         self._offload = job.offload
         self._group = uniform_group(job.recompute)
@@ -278,7 +287,14 @@ class Footprints:
     def _footprint(self, described: ChunkOperations, repeated: tuple[bool, ...]) -> Footprint:
         before = [(1, self.part(described.embedding))]
         behind = [(1, self.part(operations)) for operations in (*described.predictions, described.output)]
-        return joined([*before, *self._layers(described, repeated), *behind])
+        layers = self._layers(described, repeated)
+        whole = joined([*before, *layers, *behind])
+        if not (self._combines and layers):
+            return whole
+        distinct = {id(operations): operations for _, operations in described.layer_runs}.values()
+        attentions = [self.part(before_experts(operations)) for operations in distinct]
+        inside = joined([*before, *layers])
+        return beside_forward(whole, inside, [self.part(operations) for operations in distinct], attentions)
 
     def _layers(self, described: ChunkOperations, repeated: tuple[bool, ...]) -> list[tuple[int, Footprint]]:
         """Footprints of the layers, each with how many equal ones follow one another."""

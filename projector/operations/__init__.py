@@ -8,7 +8,7 @@ All shapes are those of one device and one micro batch. Backward is stated apart
 pipeline schedules may separate the two.
 """
 
-from projector.operations.held import NO_PARAMETERS, Held, held_by
+from projector.operations.held import NO_PARAMETERS, Held, held_by, parameter_class
 from projector.operations.operation import LinearShape, Operation, SavedTensor, Split, Weight
 from projector.operations.work import (
     AttentionKernel,
@@ -19,6 +19,7 @@ from projector.operations.work import (
     GemmLayout,
     Group,
     GroupedGemm,
+    StatedSpeed,
     TokenVisits,
     Work,
 )
@@ -43,8 +44,10 @@ __all__ = [
     "Operations",
     "SavedTensor",
     "Split",
+    "StatedSpeed",
     "TokenVisits",
     "Weight",
     "Work",
     "held_by",
+    "parameter_class",
 ]

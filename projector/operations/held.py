@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from projector.operations.operation import Operation
+from projector.job import ParameterClass
+from projector.operations.operation import Operation, Weight
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,3 +45,12 @@ def held_by(operations: Iterable[Operation], *, frozen: bool = False) -> Held:
             else:
                 dense += weight.elements
     return Held(dense=dense, expert=expert)
+
+
+def parameter_class(operation: Operation, weight: Weight) -> ParameterClass:
+    """How optimizers tell parameters apart (Megatron-LM optimizer `is_embedding_or_output_parameter`, dimensions)."""
+    if len(weight.shape) == 1:
+        return ParameterClass.VECTOR
+    if operation.component == "embedding":
+        return ParameterClass.EMBEDDING
+    return ParameterClass.OUTPUT if operation.name == "output_layer" else ParameterClass.MATRIX

@@ -96,6 +96,8 @@ class AttentionKernel:
     """Only the past is attended to, which halves the work when both lengths are equal."""
     window: int | None = None
     """Sliding window in keys."""
+    further_keys: float = 0.0
+    """Keys that a query sees beside those, on average over the queries: compressed ones."""
     chunk: int | None = None
     """Keys of one chunk, outside of which a query attends to nothing."""
     packed: int | None = None
@@ -106,6 +108,8 @@ class AttentionKernel:
     """Scores never reach memory."""
     backend: str | None = None
     """Family of flash kernels; None for the device's usual one."""
+    deterministic: bool = False
+    """Backward adds up the queries' gradients in a fixed order."""
 
     @property
     def attended_pairs(self) -> float:
@@ -114,18 +118,33 @@ class AttentionKernel:
         Fewer queries than keys are one device's even share of a sequence that context parallelism divides. Chunks and
         packed samples are sequences of their own: a query sees on average half of its own when the past alone counts.
         """
+        further = self.query_length * self.further_keys
         keys = min(self.key_length, self.packed or self.key_length, self.chunk or self.key_length)
         if self.window is not None and self.window < keys:
             start = self.window * (self.window - 1) / 2 if self.causal else 0
-            return self.query_length * (self.window - start / keys)
+            return self.query_length * (self.window - start / keys) + further
         pairs = float(self.query_length) * keys
-        return pairs / 2 if self.causal else pairs
+        return (pairs / 2 if self.causal else pairs) + further
 
     @property
     def flops(self) -> float:
         """Multiplications and additions; the backward pass recomputes the scores."""
         forward = 2.0 * self.batch * self.heads * self.attended_pairs * (self.query_key_dim + self.value_dim)
         return forward * 2.5 if self.backward else forward
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatedSpeed:
+    """How fast a person says that work bound by memory runs, in place of the cost model's figures."""
+
+    bandwidth_share: float | None = None
+    """Share of the peak of memory bandwidth; None for what large kernels achieve."""
+    efficiency: float = 1.0
+    """Factor on what large kernels achieve."""
+    launch_seconds: float | None = None
+    """Time between two kernels; None for the cost model's gap."""
+    fixed_seconds: float = 0.0
+    """Time beside that of bytes and kernels."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,6 +161,8 @@ class ElementWise:
     """Kernel launches."""
     readbacks: int = 0
     """Times that the host waits for a result before it goes on."""
+    speed: StatedSpeed | None = None
+    """What a person states of its speed; None for the cost model's figures."""
 
 
 class CollectiveKind(StrEnum):

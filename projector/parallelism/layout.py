@@ -105,28 +105,27 @@ class _Ranks(NamedTuple):
         )
 
 
+_OF_LAYERS = (
+    Group.TENSOR,
+    Group.CONTEXT,
+    Group.CONTEXT_INNER,
+    Group.CONTEXT_OUTER,
+    Group.EXPERT,
+    Group.EXPERT_TENSOR,
+)
+
+
 class LayerGroups(NamedTuple):
     """Where the groups sit that layers communicate over; equal for layouts whose layers cost the same."""
 
     devices_per_node: int
     """Devices of one host."""
-    tensor: Placement
-    """Tensor-parallel ranks."""
-    context: Placement
-    """Context-parallel ranks."""
-    context_inner: Placement
-    """Those of them that exchange heads."""
-    context_outer: Placement
-    """Those of them that pass keys and values on between such groups."""
-    expert: Placement
-    """Expert-parallel ranks."""
-    expert_tensor: Placement
-    """Ranks that divide one expert."""
+    placements: tuple[Placement, ...]
+    """Tensor, context (whole, and its two levels) and expert-parallel ranks, and those that divide one expert."""
 
     def placement(self, group: Group) -> Placement:
         """How a group spreads over nodes."""
-        found: Placement = getattr(self, group.value)
-        return found
+        return self.placements[_OF_LAYERS.index(group)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,15 +212,7 @@ class Layout:
     @property
     def layer_groups(self) -> LayerGroups:
         """Where the groups sit that layers communicate over."""
-        return LayerGroups(
-            devices_per_node=self.devices_per_node,
-            tensor=self.placement(Group.TENSOR),
-            context=self.placement(Group.CONTEXT),
-            context_inner=self.placement(Group.CONTEXT_INNER),
-            context_outer=self.placement(Group.CONTEXT_OUTER),
-            expert=self.placement(Group.EXPERT),
-            expert_tensor=self.placement(Group.EXPERT_TENSOR),
-        )
+        return LayerGroups(self.devices_per_node, tuple(map(self.placement, _OF_LAYERS)))
 
     @property
     def _stage_stride(self) -> int:

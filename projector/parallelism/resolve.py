@@ -1,14 +1,16 @@
 """From stated degrees to a checked `Layout`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from projector.errors import LayoutImpossible
+from projector.errors import InputError, LayoutImpossible
 from projector.job import (
     Attention,
     DenseMLP,
     Dialect,
     LatentAttention,
     MixtureOfExperts,
+    Parallelism,
     Sharding,
     Target,
     TrainingJob,
@@ -17,6 +19,16 @@ from projector.job import (
 from projector.parallelism import batch
 from projector.parallelism.layout import Layout, Stage
 from projector.parallelism.stages import PENDING_PER_STAGE, V_SHAPED, place
+
+_DEGREES = {
+    "pipeline": "pipeline_model_parallel_size",
+    "context": "context_parallel_size",
+    "expert": "expert_model_parallel_size",
+    "tensor": "tensor_model_parallel_size",
+}
+"""Degrees that a layout which is too large may shrink, and how they are written."""
+_MOST_DEGREES = 4096
+"""Larger degrees are not looked for; no run has them."""
 
 
 def resolve(job: TrainingJob, target: Target) -> Layout:
@@ -77,7 +89,6 @@ def _check_cluster(job: TrainingJob, target: Target) -> None:
             expected=f"{_whole_nodes(degrees.devices, target.devices_per_node)}, or data_parallel_shard_degree -1,"
             " which takes what the cluster leaves",
         )
-    fewest = batch.minimum_nodes(job, target.devices_per_node)
     dense = degrees.tensor * degrees.pipeline * degrees.context
     experts = batch.expert_tensor_degree(degrees) * degrees.expert * degrees.pipeline
     groups = [("TP x PP x CP", dense)]
@@ -85,12 +96,40 @@ def _check_cluster(job: TrainingJob, target: Target) -> None:
         groups.append(("ETP x EP x PP", experts))
     for name, size in groups:
         if target.devices % size:
-            raise LayoutImpossible(
-                f"{target.devices} GPUs ({target.nodes} x {target.devices_per_node}) are not a multiple of"
-                f" {name} = {size}",
-                place="nodes",
-                expected=f"a multiple of {fewest} node(s)",
-            )
+            given = f"{target.devices} GPUs ({target.nodes} x {target.devices_per_node})"
+            wrong = f"are not a multiple of {name} = {size}"
+            if target.devices < size:
+                wrong = f"are fewer than {name} = {size}, which one copy of the model takes"
+            raise LayoutImpossible(f"{given} {wrong}", place="nodes", expected=_near(job, target))
+
+
+def _near(job: TrainingJob, target: Target) -> str:
+    """The numbers of nodes around the target that the layout fits, and layouts that the target fits."""
+    fewest = batch.minimum_nodes(job, target.devices_per_node)
+    below = target.nodes // fewest * fewest
+    counts = " or ".join(
+        f"{nodes} node(s) ({nodes * target.devices_per_node} GPUs)" for nodes in (below, below + fewest) if nodes
+    )
+    told = f"a multiple of {fewest} node(s), such as {counts}"
+    smaller = " or ".join(f"{name} {degree}" for name, degree in _smaller_degrees(job, target))
+    return f"{told}; on {target.devices} GPUs {smaller} would do" if smaller else told
+
+
+def _smaller_degrees(job: TrainingJob, target: Target) -> Iterator[tuple[str, int]]:
+    """Single degrees, smaller than stated, with which the job would run on the target as it is."""
+    for field, name in _DEGREES.items():
+        stated: int = getattr(job.parallelism, field)
+        for degree in range(min(stated - 1, _MOST_DEGREES), 0, -1):
+            parallelism: Parallelism = replace(job.parallelism, **{field: degree})  # type: ignore[arg-type]
+            changed = replace(job, parallelism=parallelism)
+            if stated % degree or target.devices % batch.replica_devices(changed):
+                continue
+            try:
+                resolve(changed, target)
+            except InputError:
+                continue
+            yield name, degree
+            break
 
 
 def _whole_nodes(devices: int, devices_per_node: int) -> str:
@@ -104,6 +143,8 @@ def _divisions(job: TrainingJob) -> Iterator[tuple[str, int, int, str]]:
     for layer in job.model.distinct_layers:
         if isinstance(layer.mixer, Attention | LatentAttention):
             yield "attention heads", layer.mixer.heads, tensor, tensor_name
+        if isinstance(layer.mixer, Attention) and layer.mixer.output_lora_rank is not None:
+            yield "groups of heads", layer.mixer.output_groups, tensor, tensor_name
         if isinstance(layer.feed_forward, DenseMLP):
             yield "MLP columns", layer.feed_forward.ffn, tensor, tensor_name
         if isinstance(layer.feed_forward, MixtureOfExperts):

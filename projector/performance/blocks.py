@@ -8,8 +8,10 @@ from projector.identity import remembered
 from projector.job import Software
 from projector.layers import is_recomputed, repeated_work
 from projector.operations import NO_PARAMETERS, Collective, ElementWise, Held, Operations, held_by
+from projector.performance.combined import LayerParts
 from projector.performance.host import NO_STEPS, Clocks, Launches, composed
-from projector.performance.passes import HOST, NOTHING, RECOMPUTE, PassTime, pass_time
+from projector.performance.muon import NO_MATRICES, Matrices, joined
+from projector.performance.passes import HOST, NOTHING, PassTime, pass_time
 from projector.schedule import ChunkDurations
 
 
@@ -18,6 +20,8 @@ class BlockTime(NamedTuple):
 
     name: str
     """Kind of layer, for the report."""
+    counts: bool = True
+    """It is a layer or an end of the model, and no exchange behind a pass."""
     forward: PassTime = NOTHING
     """Forward pass."""
     backward_input: PassTime = NOTHING
@@ -26,12 +30,16 @@ class BlockTime(NamedTuple):
     """Backward pass towards the weights."""
     held: Held = NO_PARAMETERS
     """Trained parameters on the device."""
+    matrices: Matrices = NO_MATRICES
+    """Of them, the matrices that Muon orthogonalises."""
     forward_flops: float = 0.0
     """Floating-point operations of matrix products and attention in the forward pass, causal ones counted once."""
     forward_clocks: Clocks = NO_STEPS
     """How host and device take turns in the forward pass."""
     backward_clocks: Clocks = NO_STEPS
     """The same in the backward pass."""
+    layers: tuple[LayerParts, ...] = ()
+    """Parts of its layers, where passes may run beside those of another micro batch."""
 
     def plus(self, others: Iterable["BlockTime"]) -> "BlockTime":
         """This block and others one after the other, under this block's name."""
@@ -44,9 +52,11 @@ class BlockTime(NamedTuple):
             held=Held(
                 dense=sum(block.held.dense for block in blocks), expert=sum(block.held.expert for block in blocks)
             ),
+            matrices=joined((block.matrices, 1) for block in blocks),
             forward_flops=sum(block.forward_flops for block in blocks),
             forward_clocks=composed(block.forward_clocks for block in blocks),
             backward_clocks=composed(block.backward_clocks for block in reversed(blocks)),
+            layers=tuple(layer for block in blocks for layer in block.layers),
         )
 
     def repeated(self, count: int) -> "BlockTime":
@@ -55,13 +65,16 @@ class BlockTime(NamedTuple):
             return self
         return BlockTime(
             name=self.name,
+            counts=self.counts,
             forward=self.forward.scaled(count),
             backward_input=self.backward_input.scaled(count),
             backward_weight=self.backward_weight.scaled(count),
             held=Held(dense=self.held.dense * count, expert=self.held.expert * count),
+            matrices=joined([(self.matrices, count)]),
             forward_flops=self.forward_flops * count,
             forward_clocks=self.forward_clocks.repeated(count),
             backward_clocks=self.backward_clocks.repeated(count),
+            layers=self.layers * count,
         )
 
     @property
@@ -122,7 +135,7 @@ def timed(operations: Operations, costs: CostModel, software: Software, name: st
     return BlockTime(
         name=name,
         forward=NOTHING.plus(*forwards),
-        backward_input=NOTHING.plus(*towards_input, *(passed.renamed(RECOMPUTE) for passed in second)),
+        backward_input=NOTHING.plus(*towards_input, *(passed.redone() for passed in second)),
         backward_weight=NOTHING.plus(*towards_weights),
         held=held_by(operations),
         forward_flops=sum(

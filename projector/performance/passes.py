@@ -3,6 +3,7 @@
 What overlaps with what is decided here and in `data_parallel`, by these rules:
 
 - Work of one rank runs one piece after the other; expert- and tensor-parallel collectives are exposed.
+- Expert-parallel overlap runs a forward beside the backward of another micro batch (`combined`).
 - Tensor-parallel overlap (user buffers, async TP) leaves the first of `tensor` pieces exposed, and slows the GEMMs
   that run beside the others.
 - Ring exchange of context parallelism runs beside the attention kernels of all steps but the first.
@@ -26,12 +27,14 @@ from projector.operations import (
     Work,
 )
 
-_OVERLAP_SLOWDOWN = 0.15
-"""Share of an overlapped tensor-parallel collective by which the GEMMs beside it are slowed (prior, from
-NVIDIA/dgxc-benchmarking's runs with user buffers)."""
+OVERLAP_SLOWDOWN = 0.15
+"""Share of an overlapped collective inside layers by which the work beside it is slowed (prior, from
+NVIDIA/dgxc-benchmarking's runs with user buffers of tensor parallelism)."""
 
 RECOMPUTE = "recomputation"
 """Waterfall part of work that backward does again."""
+BUBBLE = "pipeline bubble"
+"""Waterfall part of waiting for other stages."""
 HOST = "host-bound launches"
 """Waterfall part of time in which the device waits for the host."""
 
@@ -50,6 +53,8 @@ class Traffic(NamedTuple):
     """Time if nothing overlapped."""
     exposed_seconds: float = 0.0
     """Time that lengthens the pass."""
+    repeated_seconds: float = 0.0
+    """What of it is done again in backward, and so stands under `RECOMPUTE`."""
 
     def scaled(self, count: float) -> "Traffic":
         """`count` times as many."""
@@ -57,6 +62,7 @@ class Traffic(NamedTuple):
             message_bytes=self.message_bytes * count,
             seconds=self.seconds * count,
             exposed_seconds=self.exposed_seconds * count,
+            repeated_seconds=self.repeated_seconds * count,
         )
 
     def plus(self, other: "Traffic") -> "Traffic":
@@ -65,6 +71,7 @@ class Traffic(NamedTuple):
             message_bytes=self.message_bytes + other.message_bytes,
             seconds=self.seconds + other.seconds,
             exposed_seconds=self.exposed_seconds + other.exposed_seconds,
+            repeated_seconds=self.repeated_seconds + other.repeated_seconds,
         )
 
 
@@ -99,9 +106,11 @@ class PassTime:
                 traffic[key] = traffic[key].plus(calls) if key in traffic else calls
         return PassTime(parts=parts, traffic=traffic)
 
-    def renamed(self, name: str) -> "PassTime":
-        """The same time as one part, communication kept."""
-        return PassTime(parts={name: self.seconds} if self.parts else {}, traffic=self.traffic)
+    def redone(self) -> "PassTime":
+        """The same work done again in backward: one part of the waterfall, communication kept."""
+        parts = {RECOMPUTE: self.seconds} if self.parts else {}
+        traffic = {key: calls._replace(repeated_seconds=calls.exposed_seconds) for key, calls in self.traffic.items()}
+        return PassTime(parts=parts, traffic=traffic)
 
     def lengthened(self, seconds: float, name: str) -> "PassTime":
         """Lengthened by a part called `name`."""
@@ -151,7 +160,7 @@ def exposed_seconds(work: Work, beside: Iterable[Work], costs: CostModel, softwa
         return seconds
     size = costs.groups.placement(work.group).size
     if work.group is Group.TENSOR and software.overlap_tensor_parallel:
-        return seconds / size + _OVERLAP_SLOWDOWN * seconds
+        return seconds / size + OVERLAP_SLOWDOWN * seconds
     if work.group in _RINGS and work.kind is CollectiveKind.SEND_RECV:
         attention = sum(costs.seconds(other) for other in beside if isinstance(other, AttentionKernel))
         return max(0.0, seconds - attention * (size - 1) / size)

@@ -1,6 +1,6 @@
 """From a laid-out job to the time half of the answer."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import log2
 from typing import NamedTuple
@@ -9,21 +9,25 @@ from projector.catalog import Device, HardwareOverrides, MeasuredRates
 from projector.costs import CostModel
 from projector.costs.figures import TERA, peak_rate
 from projector.errors import InputError
-from projector.job import Dialect, Schedule, Target, TrainingJob
+from projector.job import Dialect, Schedule, Sharding, Target, TrainingJob
 from projector.layers import shapes_of
 from projector.operations import CollectiveKind, Group
 from projector.parallelism import Layout, resolve
 from projector.parallelism.stages import V_SHAPED
 from projector.performance.blocks import BlockTime
+from projector.performance.chunks import chunk_times, layer_times, purpose, sent, transfers
 from projector.performance.clock import at_gain, settled_gain
+from projector.performance.combined import EXCHANGES, hidden_seconds
+from projector.performance.interval import with_evidence
 from projector.performance.measured import Measurements
-from projector.performance.passes import NOTHING, PARTS, PassTime, Traffic
+from projector.performance.modes import modes_of
+from projector.performance.passes import BUBBLE, NOTHING, PARTS, PassTime, Traffic, exposed_part
+from projector.performance.sampling import sampled
 from projector.performance.stages import BlockTimes
 from projector.performance.tail import STEP, stage_tail
 from projector.projection import (
     CommunicationTotal,
     ComparedSchedule,
-    LayerTime,
     PerformanceProjection,
     PipelinePhase,
     ScheduleResult,
@@ -31,6 +35,7 @@ from projector.projection import (
 )
 from projector.schedule import (
     AVAILABLE,
+    COMBINED,
     OF_MEGATRON,
     OF_PYTORCH,
     PipelineTime,
@@ -44,9 +49,7 @@ from projector.schedule import (
     too_few_micro_batches,
 )
 
-BUBBLE = "pipeline bubble"
-"""Waterfall part of waiting for other stages."""
-TRANSFERS = "exposed pipeline-parallel communication"
+TRANSFERS = exposed_part(Group.PIPELINE)
 """Waterfall part of sends between stages."""
 STRAGGLERS = "stragglers"
 """Waterfall part of waiting for the slowest of many nodes."""
@@ -61,6 +64,11 @@ _CLOCK_PASSES = 3
 one where that moves what hides behind what."""
 
 
+def exposed_share(schedule: Schedule) -> float:
+    """Share of a send that a schedule leaves exposed."""
+    return _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
+
+
 class _Pipeline(NamedTuple):
     """Everything about the pipeline phase that does not depend on the schedule's name."""
 
@@ -70,8 +78,12 @@ class _Pipeline(NamedTuple):
     """Seconds of a send between a rank and the next."""
     tail: PassTime
     """The slowest stage's end of the iteration."""
+    carried_bytes: int
+    """Message of a send."""
     post_validates: bool
     """Stages that have separated their weight gradients do not wait for each other at the end of an iteration."""
+    combines: bool
+    """Forwards run beside backwards, where the schedule allows it."""
 
     @property
     def forward_flops(self) -> float:
@@ -80,7 +92,7 @@ class _Pipeline(NamedTuple):
 
     def phase(self, schedule: Schedule, layout: Layout) -> PipelinePhase:
         """What a schedule needs: sends that interleaving hides are left out."""
-        exposure = _INTERLEAVED_EXPOSURE if schedule is Schedule.INTERLEAVED else 1.0
+        exposure = exposed_share(schedule)
         return PipelinePhase(
             chunks=tuple(tuple(chunk.durations for chunk in rank) for rank in self.chunks),
             micro_batches=layout.run_micro_batches,
@@ -90,6 +102,14 @@ class _Pipeline(NamedTuple):
             group=layout.micro_batch_group,
             pending=layout.pending_micro_batches,
             barrier=not (self.post_validates and schedule.splits_backward),
+            hidden_seconds=self._hidden() if self.combines and schedule in COMBINED else None,
+        )
+
+    def _hidden(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """Seconds by which a chunk's forward and another's backward take less together, by rank and chunks."""
+        return tuple(
+            tuple(tuple(hidden_seconds(ahead.layers, back.layers) for back in rank) for ahead in rank)
+            for rank in self.chunks
         )
 
 
@@ -113,6 +133,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
 
     Raises `NotAvailable` for GEMM backends and formats that are not offered or figures that nobody knows.
     """
+    job = sampled(job)
     chosen = planned_schedule(_chosen(job, schedule), layout.pipeline, layout.run_micro_batches)
     layout = _placed(job, target, layout, chosen)
     measured = Measurements(rates, job, layout, device, backend=backend)
@@ -123,7 +144,7 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
         pipeline = _pipeline(job, layout, costs, blocks)
         phase = pipeline.phase(chosen, layout)
         time = phase_time(chosen, phase)
-        parts, traffic = _waterfall(pipeline, time, layout, device)
+        parts, traffic = _waterfall(pipeline, time, layout, device, chosen)
         before, gain = gain, settled_gain(device, parts, gain)
         if gain == before:
             break
@@ -132,20 +153,22 @@ def project_performance(  # noqa: PLR0913 - what decides the time of a job
     peak = peak_rate(device, job.precision.low_precision) / TERA
     result = scheduled(chosen, phase, time)
     compared = _compared(job, target, layout, costs, peak_allocated_bytes) if schedule == "all" else []
-    return PerformanceProjection(
+    projection = PerformanceProjection(
         iteration_seconds=iteration,
         tokens_per_second_per_device=layout.global_batch * job.batch.sequence_length / iteration / target.devices,
         tflops_per_device=achieved,
         mfu=achieved / peak,
         mfu_base_tflops=peak,
         waterfall=tuple(WaterfallStep(name=name, seconds=seconds) for name, seconds in parts.items()),
-        communication=_communication(traffic),
+        communication=_communication(traffic, layout.sharding),
         schedule=result,
         compared_schedules=tuple(compared),
-        layer_times=_layer_times(layout, blocks),
+        layer_times=layer_times(layout, blocks),
+        chunks=chunk_times(layout, blocks, pipeline.chunks),
         warnings=tuple(_warnings(result, layout)),
         measured=measured.notes(overrides),
     )
+    return with_evidence(projection, modes_of(job, device))
 
 
 def _warnings(result: ScheduleResult, layout: Layout) -> Iterator[str]:
@@ -182,23 +205,16 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
     tails = [stage_tail(job, layout, costs, rank) for rank in distinct.values()]
     return _Pipeline(
         chunks=chunks,
-        transfers=_transfers(job, layout, costs),
+        transfers=transfers(job, layout, costs),
         tail=max(tails, key=lambda tail: tail.seconds),
+        carried_bytes=shapes_of(job, layout).carried_bytes,
         post_validates=job.software.optimizer_post_validation,
+        combines=job.software.overlap_expert_parallel and job.parallelism.expert > 1,
     )
 
 
-def _transfers(job: TrainingJob, layout: Layout, costs: CostModel) -> tuple[float, ...]:
-    """Seconds of sending the residual streams from each rank to the next, the last to the first."""
-    if layout.pipeline == 1:
-        return (0.0,)
-    message = shapes_of(job, layout).carried_bytes
-    ranks = range(layout.pipeline)
-    return tuple(costs.network.shift_seconds(message, layout.following(rank)) for rank in ranks)
-
-
 def _waterfall(
-    pipeline: _Pipeline, time: PipelineTime, layout: Layout, device: Device
+    pipeline: _Pipeline, time: PipelineTime, layout: Layout, device: Device, schedule: Schedule
 ) -> tuple[dict[str, float], dict[tuple[Group, CollectiveKind], Traffic]]:
     """Parts of the iteration on the busiest stage, and its communication; the parts add up to the iteration."""
     rank = max(range(layout.pipeline), key=lambda index: time.busy[index] + time.sending[index])
@@ -211,8 +227,18 @@ def _waterfall(
     ).scaled(layout.micro_batches)
     parts = {name: passes.parts[name] for name in sorted(passes.parts, key=PARTS.index)}
     traffic = dict(passes.plus(pipeline.tail).traffic)
+    if time.saved[rank]:
+        parts[EXCHANGES] -= time.saved[rank]
+        traffic = _less_exposed(traffic, Group.EXPERT, time.saved[rank])
     if layout.pipeline > 1:
         parts[TRANSFERS] = time.sending[rank]
+        traffic[Group.PIPELINE, CollectiveKind.SEND_RECV] = sent(
+            layout,
+            rank,
+            carried_bytes=pipeline.carried_bytes,
+            exposed_seconds=time.sending[rank],
+            exposure=exposed_share(schedule),
+        )
         parts[BUBBLE] = time.seconds - time.busy[rank] - time.sending[rank]
     for name, seconds in pipeline.tail.parts.items():
         parts[name] = parts.get(name, 0.0) + seconds
@@ -224,14 +250,30 @@ def _waterfall(
     return parts, traffic
 
 
-def _communication(traffic: Mapping[tuple[Group, CollectiveKind], Traffic]) -> tuple[CommunicationTotal, ...]:
+def _less_exposed(
+    traffic: Mapping[tuple[Group, CollectiveKind], Traffic], group: Group, seconds: float
+) -> dict[tuple[Group, CollectiveKind], Traffic]:
+    """The traffic with so many seconds of a group hidden, by the shares of its collectives."""
+    exposed = sum(calls.exposed_seconds for (each, _), calls in traffic.items() if each is group)
+    left = max(0.0, 1.0 - seconds / exposed) if exposed else 1.0
+    return {
+        key: calls._replace(exposed_seconds=calls.exposed_seconds * left) if key[0] is group else calls
+        for key, calls in traffic.items()
+    }
+
+
+def _communication(
+    traffic: Mapping[tuple[Group, CollectiveKind], Traffic], sharding: Sharding
+) -> tuple[CommunicationTotal, ...]:
     return tuple(
         CommunicationTotal(
             group=group.value,
             collective=kind.value,
+            purpose=purpose(group, kind, sharding),
             message_bytes=round(calls.message_bytes),
             seconds=calls.seconds,
             exposed_seconds=calls.exposed_seconds,
+            repeated_seconds=calls.repeated_seconds,
         )
         for (group, kind), calls in sorted(traffic.items())
     )
@@ -271,28 +313,8 @@ def _compared(
         found.append(
             ComparedSchedule(
                 result=scheduled(schedule, phase, time),
-                iteration_seconds=sum(_waterfall(pipeline, time, placed, costs.device)[0].values()),
+                iteration_seconds=sum(_waterfall(pipeline, time, placed, costs.device, schedule)[0].values()),
                 peak_allocated_bytes=peak_allocated_bytes(schedule) if peak_allocated_bytes else 0,
             )
         )
     return sorted(found, key=lambda one: one.iteration_seconds)
-
-
-def _layer_times(layout: Layout, blocks: BlockTimes) -> tuple[LayerTime, ...]:
-    """By kind of layer; the average where some layers of a kind are recomputed and others are not."""
-    kinds: dict[str, list[tuple[int, BlockTime]]] = {}
-    for stage in layout.stages:
-        for chunk in stage.chunks:
-            for count, block in blocks.runs(chunk):
-                kinds.setdefault(block.name, []).append((count, block))
-    return tuple(_average(name, runs) for name, runs in kinds.items())
-
-
-def _average(name: str, runs: Sequence[tuple[int, BlockTime]]) -> LayerTime:
-    count = sum(number for number, _ in runs)
-    return LayerTime(
-        name=name,
-        count=count,
-        forward_seconds=sum(number * block.forward.seconds for number, block in runs) / count,
-        backward_seconds=sum(number * block.backward.seconds for number, block in runs) / count,
-    )

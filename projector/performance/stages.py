@@ -11,8 +11,11 @@ from projector.layers.routing import stated_imbalance
 from projector.operations import NO_PARAMETERS, Operations, held_by
 from projector.parallelism import Chunk, Layout
 from projector.performance.blocks import Again, BlockTime, timed
+from projector.performance.combined import layer_parts
 from projector.performance.data_parallel import Communicator, sharded_layer
+from projector.performance.muon import matrices_of
 from projector.performance.passes import SCALES, PassTime
+from projector.performance.tuning import tuned
 
 
 class BlockTimes:
@@ -33,6 +36,7 @@ class BlockTimes:
         )
         self._rerun = Again(whole=True, by_operation=by_operation, products=recompute.keeps_products)
         self._communicator = Communicator(costs=costs, layout=layout, precision=job.precision)
+        self._scales = self._scaling()
         self._operations: dict[int, Operations] = {}
         self._blocks: dict[tuple[int, Again], tuple[Operations, BlockTime]] = {}
         self._chunks: dict[tuple[tuple[int, int], ...], BlockTime] = {}
@@ -45,12 +49,15 @@ class BlockTimes:
             # Without interleaving Megatron-LM's host waits for each exchange of stages (p2p_communication.py
             # `batch_p2p_sync`); an interleaved one leaves the waiting to the device's streams.
             keeps_lead = self._layout.pipeline == 1 or self._layout.virtual_pipeline > 1
-            blocks = [*(block.repeated(count) for count, block in runs), *self._scaling(chunk)]
+            blocks = (block.repeated(count) for count, block in runs)
             self._chunks[content] = BlockTime(name="chunk").plus(blocks).host_bound(keeps_lead=keeps_lead)
         return self._chunks[content]
 
     def runs(self, chunk: Chunk) -> list[tuple[int, BlockTime]]:
-        """What a chunk consists of in the order of a forward pass: blocks, and how many of one kind follow."""
+        """What a chunk consists of, without the host: blocks in the order of a forward pass, with their number.
+
+        The exchange behind its passes comes last.
+        """
         layers, again = self._job.model.layers, recomputed_layers(self._job.recompute, chunk.layer_ids)
         held = [self.layer(layers[index], recomputed=index in again) for index in chunk.layer_ids]
         blocks = [
@@ -58,46 +65,52 @@ class BlockTimes:
             *held,
             *([self.multi_token_prediction()] * chunk.mtp_layers if chunk.mtp_layers else []),
             *([self.output()] if chunk.output else []),
+            *([self._scales] if chunk.layer_ids and self._scales is not None else []),
         ]
         equal = (list(run) for _, run in groupby(blocks, key=id))
         return [(len(run), run[0]) for run in equal]
 
-    def _scaling(self, chunk: Chunk) -> list[BlockTime]:
+    def _scaling(self) -> BlockTime | None:
         """Exchange of the largest values that delayed scaling needs, once behind each pass of a chunk.
 
         All ranks of a stage take part (Transformer Engine fp8.py `reduce_and_update_fp8_tensors`, Megatron-LM
         parallel_state.py `get_amax_reduction_group`).
         """
-        if not (chunk.layer_ids and self._job.precision.exchanges_scales):
-            return []
+        if not self._job.precision.exchanges_scales:
+            return None
         seconds = self._costs.network.reduced_numbers_seconds(self._layout.world // self._layout.pipeline)
         exchange = PassTime(parts={SCALES: seconds})
-        return [BlockTime(name="scales", forward=exchange, backward_input=exchange)]
+        return BlockTime(name=SCALES, counts=False, forward=exchange, backward_input=exchange)
 
     def layer(self, layer: DecoderLayer, *, recomputed: bool) -> BlockTime:
         """Time of a decoder layer, all of it recomputed or what selective recomputation says."""
         # To hash a layer takes longer than to find it by its identity.
         operations = self._operations.get(id(layer))
         if operations is None:
-            operations = self._operations[id(layer)] = shaped_layer(layer, self._shapes)
+            operations = self._operations[id(layer)] = self._tuned(shaped_layer(layer, self._shapes), layer)
         name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
         return self._block(name, operations, self._rerun if recomputed else self._usual)
 
     def embedding(self) -> BlockTime:
         """Time of the token table."""
-        return self._block("embedding", shaped_embedding(self._shapes), self._selective)
+        return self._block("embedding", shaped_embedding(self._shapes), self._selective, end=True)
 
     def output(self) -> BlockTime:
         """Time of final norm, output layer and loss."""
         operations = shaped_output(self._shapes, tied_elsewhere=self._layout.tied_across_stages)
-        return self._block("output and loss", operations, self._selective)
+        return self._block("output and loss", operations, self._selective, end=True)
 
     def multi_token_prediction(self) -> BlockTime:
         """Time of one multi-token-prediction layer."""
-        operations = shaped_prediction(self._job.model.layers[-1], self._shapes)
+        last = self._job.model.layers[-1]
+        operations = self._tuned(shaped_prediction(last, self._shapes), last)
         return self._block("multi-token prediction", operations, self._selective)
 
-    def _block(self, name: str, operations: Operations, again: Again) -> BlockTime:
+    def _tuned(self, operations: Operations, layer: DecoderLayer) -> Operations:
+        """The operations at the figures that a person states."""
+        return tuned(operations, layer, self._shapes, self._job.tuning, self._costs.device)
+
+    def _block(self, name: str, operations: Operations, again: Again, *, end: bool = False) -> BlockTime:
         """A block with what full sharding adds to its passes; equal ones are one object."""
         key = id(operations), again
         if key not in self._blocks:
@@ -106,6 +119,11 @@ class BlockTimes:
                 gathered, scattered = self._weight_traffic(operations, block.forward.seconds, block.backward.seconds)
                 forward, backward = block.forward.plus(gathered), block.backward_input.plus(scattered)
                 block = block._replace(forward=forward, backward_input=backward)
+            block = block._replace(matrices=matrices_of(operations, self._job.optimizer))
+            if self._job.software.overlap_expert_parallel and not end:
+                seconds = block.forward.seconds, block.backward.seconds
+                parts = layer_parts(operations, self._costs, self._job.software, *seconds)
+                block = block._replace(layers=(parts,))
             # With what it was made of, so that no other operations get their identity meanwhile.
             self._blocks[key] = operations, block
         return self._blocks[key][1]

@@ -1,14 +1,14 @@
 """What ends an iteration behind the pipeline: reduction of gradients, optimizer step, gathering of weights."""
 
 from projector.costs import CostModel, gradient_buffer_seconds, optimizer_step_seconds
-from projector.costs.figures import gemm_rate
 from projector.costs.kernels import ADAM_BYTES
-from projector.job import OptimizerKind, Sharding, TrainingJob
+from projector.job import Sharding, TrainingJob, Tuning
 from projector.layers import padded_vocabulary
 from projector.operations import CollectiveKind, Group, Held
 from projector.parallelism import Layout
 from projector.performance.blocks import BlockTime
 from projector.performance.data_parallel import Communicator, Window, step_communication
+from projector.performance.muon import newton_schulz_seconds
 from projector.performance.passes import NOTHING, PassTime, Traffic, exposed_part
 
 OPTIMIZER = "optimizer step"
@@ -25,13 +25,16 @@ _HOST_MEMORY_BYTES_PER_SECOND = 75e9
 
 def stage_tail(job: TrainingJob, layout: Layout, costs: CostModel, chunks: tuple[BlockTime, ...]) -> PassTime:
     """Exposed time of a stage's gradient reduction, optimizer step and weight gathering."""
-    held = BlockTime(name="stage").plus(chunks).held
+    stage = BlockTime(name="stage").plus(chunks)
+    held = stage.held
     communicator = Communicator(costs=costs, layout=layout, precision=job.precision)
     if layout.sharding is Sharding.PARAMETERS:
         communication = communicator.replicas(held)
     else:
         communication = step_communication(communicator, held, job.software, _window(layout, chunks))
-    update = PassTime(parts={OPTIMIZER: _update_seconds(job, layout, costs, held)})
+    seconds = _update_seconds(job, layout, costs, held)
+    seconds += newton_schulz_seconds(stage.matrices, job, layout, costs)
+    update = PassTime(parts={OPTIMIZER: seconds})
     return communication.plus(update, _tied_reduction(job, layout, costs))
 
 
@@ -49,28 +52,17 @@ def _update_seconds(job: TrainingJob, layout: Layout, costs: CostModel, held: He
     """Zeroing and scaling gradients, and the update of this device's share."""
     precision, optimizer, device = job.precision, job.optimizer, costs.device
     whole = layout.sharding is Sharding.NONE
+    share = (job.tuning or Tuning()).optimizer_bandwidth_share
     shard = held.dense / (1 if whole else layout.shard) + held.expert / (1 if whole else layout.expert_shard)
     on_device = shard * (1 - optimizer.offload_fraction)
-    seconds = optimizer_step_seconds(on_device, precision.optimizer_bytes, device)
+    seconds = optimizer_step_seconds(on_device, precision.optimizer_bytes, device, share=share)
     buffered = shard if layout.sharding is Sharding.PARAMETERS else held.total
-    seconds += gradient_buffer_seconds(buffered, precision.gradient_bytes, device)
+    seconds += gradient_buffer_seconds(buffered, precision.gradient_bytes, device, share=share)
     offloaded = shard * optimizer.offload_fraction
     seconds += offloaded * (
         _OFFLOAD_LINK_BYTES / _HOST_LINK_BYTES_PER_SECOND + ADAM_BYTES / _HOST_MEMORY_BYTES_PER_SECOND
     )
-    if optimizer.kind is OptimizerKind.MUON:
-        seconds += _newton_schulz_seconds(job, costs, shard)
     return seconds
-
-
-def _newton_schulz_seconds(job: TrainingJob, costs: CostModel, shard: float) -> float:
-    """Orthogonalisation of the weight gradients that this device owns (Jordan et al. 2024, Muon).
-
-    A step multiplies an a x b matrix (a <= b) with its transpose and twice with the result: 4 a a b + 2 a a a. Matrices
-    are taken as hidden x hidden, which costs 6 hidden per element.
-    """
-    steps = job.optimizer.muon_newton_schulz_steps
-    return steps * 6.0 * job.model.hidden * shard / gemm_rate(costs.device, None)
 
 
 def _tied_reduction(job: TrainingJob, layout: Layout, costs: CostModel) -> PassTime:

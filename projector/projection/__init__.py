@@ -15,15 +15,25 @@ from projector.projection.memory import (
 from projector.projection.parameters import ComponentParameters, ParameterCounts, StageComponent, component_tree
 from projector.projection.performance import (
     TIME,
+    ChunkPart,
+    ChunkTime,
     CommunicationTotal,
     ComparedSchedule,
     LayerTime,
     PerformanceProjection,
     ScheduleResult,
     StageTime,
+    TimeUncertainty,
     WaterfallStep,
 )
 from projector.projection.pipeline import ChunkDurations, PipelinePhase
+from projector.projection.scaling import (
+    LayoutDifference,
+    ScaledTime,
+    ScalingRow,
+    ScalingTable,
+    SmallestLayout,
+)
 from projector.projection.whole import SCHEMA_VERSION, Projection, ResolvedLayout, Suggestion
 
 __all__ = [
@@ -31,12 +41,15 @@ __all__ = [
     "SCHEMA_VERSION",
     "TIME",
     "ChunkDurations",
+    "ChunkPart",
+    "ChunkTime",
     "CommunicationTotal",
     "ComparedSchedule",
     "ComponentParameters",
     "Confidence",
     "LayerActivations",
     "LayerTime",
+    "LayoutDifference",
     "MemoryComponent",
     "MemoryLevel",
     "MemoryProjection",
@@ -46,11 +59,16 @@ __all__ = [
     "Projection",
     "ResolvedLayout",
     "SavedActivations",
+    "ScaledTime",
+    "ScalingRow",
+    "ScalingTable",
     "ScheduleResult",
+    "SmallestLayout",
     "StageComponent",
     "StageMemory",
     "StageTime",
     "Suggestion",
+    "TimeUncertainty",
     "Uncertainty",
     "Verdict",
     "WaterfallStep",

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from projector.projection.memory import Confidence
 from projector.projection.pipeline import PipelinePhase
+from projector.projection.scaling import ScalingTable
 from projector.provenance import Assumption
 
 TIME = "the time of an iteration"
@@ -33,6 +35,15 @@ class CommunicationTotal:
     """Time if nothing overlapped."""
     exposed_seconds: float
     """Time that lengthens the iteration."""
+    repeated_seconds: float = 0.0
+    """What of that belongs to recomputation in backward."""
+    purpose: str = ""
+    """What the calls are for, such as `gradients`."""
+
+    @property
+    def hidden_seconds(self) -> float:
+        """Time that work beside it hides."""
+        return max(0.0, self.seconds - self.exposed_seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,6 +129,68 @@ class LayerTime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkPart:
+    """One micro batch through all layers of a kind in a model chunk, or through one of its ends."""
+
+    name: str
+    """Such as `embedding`, `dense layer`, `multi-token prediction`, `output and loss`, `host-bound launches`."""
+    count: int
+    """How many of them."""
+    forward_seconds: float
+    """Forward pass."""
+    backward_input_seconds: float
+    """Backward pass towards the input, recomputation included."""
+    backward_weight_seconds: float
+    """Backward pass towards the weights."""
+
+    @property
+    def seconds(self) -> float:
+        """All passes."""
+        return self.forward_seconds + self.backward_input_seconds + self.backward_weight_seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkTime:
+    """One micro batch through a model chunk."""
+
+    stage: int
+    """Pipeline rank."""
+    chunk: int
+    """Number of the model chunk on its rank, from 0."""
+    layer_ids: tuple[int, ...]
+    """Its decoder layers."""
+    parts: tuple[ChunkPart, ...]
+    """What its passes are made of; they add up to them."""
+
+    @property
+    def forward_seconds(self) -> float:
+        """Forward pass."""
+        return sum(part.forward_seconds for part in self.parts)
+
+    @property
+    def backward_input_seconds(self) -> float:
+        """Backward pass towards the input, recomputation included."""
+        return sum(part.backward_input_seconds for part in self.parts)
+
+    @property
+    def backward_weight_seconds(self) -> float:
+        """Backward pass towards the weights."""
+        return sum(part.backward_weight_seconds for part in self.parts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeUncertainty:
+    """One reason why an iteration may take less or more."""
+
+    name: str
+    """What is not known exactly."""
+    below_seconds: float
+    """How much less it may be."""
+    above_seconds: float
+    """How much more it may be."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PerformanceProjection:
     """The time half of the answer."""
 
@@ -141,8 +214,20 @@ class PerformanceProjection:
     """Filled when schedules were compared."""
     layer_times: tuple[LayerTime, ...] = ()
     """By kind of layer."""
+    chunks: tuple[ChunkTime, ...] = ()
+    """By pipeline stage and model chunk."""
     measured: tuple[Assumption, ...] = ()
     """What a calibration decided: by kind of work, how many shapes it had."""
+    scaling: tuple[ScalingTable, ...] = ()
+    """The job on clusters of other sizes, where they were asked for."""
+    uncertainties: tuple[TimeUncertainty, ...] = ()
+    """What the interval is made of; they add up to its ends."""
+    modes: tuple[str, ...] = ()
+    """Modes of the job that decide which measured runs speak for it."""
+    confidence: Confidence = Confidence.LOW
+    """How far the figures can be trusted."""
+    confidence_reasons: tuple[str, ...] = ()
+    """Why."""
     warnings: tuple[str, ...] = ()
     """What a person should know before running the job so."""
 
@@ -150,3 +235,26 @@ class PerformanceProjection:
     def bubble_ratio(self) -> float:
         """Share of the pipeline phase spent waiting, on average over stages, 0-1."""
         return self.schedule.bubble_ratio
+
+    @property
+    def iteration_seconds_lower(self) -> float:
+        """Lower end of the interval; an iteration takes at least what nothing of the uncertain can spare."""
+        return max(0.0, self.iteration_seconds - sum(each.below_seconds for each in self.uncertainties))
+
+    @property
+    def iteration_seconds_upper(self) -> float:
+        """Upper end of the interval."""
+        return self.iteration_seconds + sum(each.above_seconds for each in self.uncertainties)
+
+    @property
+    def half_width_percent(self) -> float:
+        """Half the width of the interval of iteration time, as a share of what is expected."""
+        return 50 * (self.iteration_seconds_upper - self.iteration_seconds_lower) / self.iteration_seconds
+
+    def at_most(self, rate: float) -> float:
+        """Upper end of a rate that is `rate` at the expected iteration time."""
+        return rate * self.iteration_seconds / self.iteration_seconds_lower
+
+    def at_least(self, rate: float) -> float:
+        """Lower end of such a rate."""
+        return rate * self.iteration_seconds / self.iteration_seconds_upper

@@ -40,6 +40,9 @@ class PipelinePhase:
     """Micro batches that a chunk takes at a time under interleaving; None for one per rank."""
     pending: int | None = None
     """Micro batches that a rank may keep under a schedule that is planned by memory; None for two per rank."""
+    hidden_seconds: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+    """Seconds by which a forward and the backward behind it take less because they run beside each other: by rank,
+    chunk of the forward and chunk of the backward; None where passes run one after the other."""
     activation_bytes: tuple[tuple[float, ...], ...] | None = None
     """What one micro batch keeps, by rank and chunk; None where nobody says."""
 

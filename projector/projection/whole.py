@@ -7,6 +7,7 @@ from projector.job import Target
 from projector.projection.memory import MemoryProjection, Verdict
 from projector.projection.parameters import ParameterCounts
 from projector.projection.performance import PerformanceProjection
+from projector.projection.scaling import SmallestLayout
 from projector.provenance import Assumption, ConfigValue, Unmodelled
 
 SCHEMA_VERSION = 1
@@ -85,6 +86,8 @@ class Projection:
     """None when only performance was asked for."""
     performance: PerformanceProjection | None
     """None when only memory was asked for."""
+    smallest: SmallestLayout | None = None
+    """The same degrees on the fewest nodes; None where nobody asked."""
     suggestions: tuple[Suggestion, ...] = ()
     """Changes that would fit."""
 

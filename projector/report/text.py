@@ -1,7 +1,7 @@
 """The terminal report: verdict first, then why, in 80 columns of plain text."""
 
 from projector.projection import Projection
-from projector.report.sections import activations, memory, parameters, performance, provenance, summary
+from projector.report.sections import activations, memory, parameters, performance, provenance, scaling, summary
 
 
 def report(projection: Projection) -> str:
@@ -11,6 +11,10 @@ def report(projection: Projection) -> str:
         sections.append(memory.section(projection.memory))
     if projection.performance is not None:
         sections.append(performance.section(projection.performance))
+    if beside := scaling.smallest_section(projection):
+        sections.append(beside)
+    if projection.performance is not None:
+        sections.extend(scaling.sections(projection.performance.scaling))
     if projection.memory is not None and projection.memory.activations:
         sections.append(activations.section(projection.memory))
     shown = () if projection.memory is None else memory.chosen(projection.memory)

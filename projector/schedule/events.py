@@ -58,6 +58,9 @@ class Order:
     """Micro batches of an iteration."""
     splits_backward: bool
     """Backward is separated into `B` and `W`."""
+    pairs: tuple[int, ...] | None = None
+    """For each rank the event from which on a forward and the backward behind it run beside each other; None where all
+    passes run one after the other."""
     folded: bool = False
     """Second chunks run back down the ranks, so that rank 0 has the first and the last layers (a V)."""
 

@@ -17,6 +17,7 @@ from projector.schedule.split_backward import (
 )
 from projector.schedule.whole_backward import (
     all_forward_all_backward,
+    first_pair,
     interleaved,
     looped_breadth_first,
     one_f_one_b,
@@ -78,6 +79,8 @@ class _Size(NamedTuple):
     """Micro batches that a chunk takes at a time; None for one per rank."""
     passes: Passes
     """The passes, for schedules that are planned by them."""
+    ahead: int
+    """Forwards by which a rank's warm-up is longer than the pipeline needs."""
 
 
 @lru_cache(maxsize=64)
@@ -89,11 +92,14 @@ def order(  # noqa: PLR0913 - what decides an order
     group: int | None = None,
     *,
     passes: Passes | None = None,
+    combined: bool = False,
 ) -> Order:
     """The order of a schedule; interleaving takes micro batches in groups of `group`, or one per stage.
 
     `passes` matter to `ADAPTIVE` schedules alone. Without them such a schedule plans for passes of one length and
-    `PENDING_PER_STAGE` micro batches in memory.
+    `PENDING_PER_STAGE` micro batches in memory. With `combined` a `COMBINED` schedule runs each forward beside the
+    backward that follows it, for which ranks run one more forward ahead (Megatron-LM schedules.py
+    `get_pp_rank_microbatches` with `overlap_moe_expert_parallel_comm`); others pay no heed to it.
 
     Raises `LayoutImpossible` when the number of chunks does not suit the schedule, `BatchIndivisible` when the number
     of micro batches does not.
@@ -123,14 +129,21 @@ def order(  # noqa: PLR0913 - what decides an order
         micro_batches=micro_batches,
         group=group,
         passes=passes or Passes(limit=PENDING_PER_STAGE * pipeline),
+        ahead=1 if combined and schedule in COMBINED else 0,
     )
+    ranks = offer.build(size)
     return Order(
-        ranks=offer.build(size),
+        ranks=ranks,
+        pairs=tuple(_first_pair(size, rank) for rank in range(pipeline)) if size.ahead else None,
         chunks=chunks,
         micro_batches=micro_batches,
         splits_backward=schedule.splits_backward,
         folded=schedule in V_SHAPED,
     )
+
+
+def _first_pair(size: _Size, rank: int) -> int:
+    return first_pair(rank, size.pipeline, size.chunks, size.micro_batches, size.group, ahead=size.ahead)
 
 
 def suits(schedule: Schedule, chunks: int) -> bool:
@@ -166,6 +179,19 @@ class _Offer(NamedTuple):
     """The same, at most."""
 
 
+def _one_f_one_b(size: _Size) -> tuple[RankOrder, ...]:
+    return tuple(
+        one_f_one_b(rank, size.pipeline, size.micro_batches, ahead=size.ahead) for rank in range(size.pipeline)
+    )
+
+
+def _interleaved(size: _Size) -> tuple[RankOrder, ...]:
+    pipeline, chunks, micro_batches, group, _, ahead = size
+    return tuple(
+        interleaved(rank, pipeline, chunks, micro_batches, group, ahead=ahead) for rank in range(size.pipeline)
+    )
+
+
 def _heuristic(size: _Size) -> tuple[RankOrder, ...]:
     return heuristic(size.pipeline, size.micro_batches, size.passes)
 
@@ -178,8 +204,8 @@ def _shortest(size: _Size) -> tuple[RankOrder, ...]:
 
 
 _OFFERS = {
-    Schedule.ONE_F_ONE_B: _Offer(build=_by_rank(one_f_one_b)),
-    Schedule.INTERLEAVED: _Offer(build=_in_groups(interleaved), fewest_chunks=2, most_chunks=maxsize),
+    Schedule.ONE_F_ONE_B: _Offer(build=_one_f_one_b),
+    Schedule.INTERLEAVED: _Offer(build=_interleaved, fewest_chunks=2, most_chunks=maxsize),
     Schedule.ZERO_BUBBLE: _Offer(build=_by_rank(zero_bubble)),
     Schedule.ZERO_BUBBLE_HEURISTIC: _Offer(build=_heuristic),
     Schedule.ZBV_FORMATTED: _Offer(build=_by_rank(zero_bubble_v), fewest_chunks=V_CHUNKS, most_chunks=V_CHUNKS),
@@ -203,6 +229,8 @@ ADAPTIVE = frozenset({Schedule.ZERO_BUBBLE_HEURISTIC, Schedule.SEAAILAB_ILP})
 """Schedules whose order follows the lengths of the passes and what waits between them."""
 ALL_AT_ONCE = frozenset({Schedule.GPIPE, Schedule.LOOPED_BFS})
 """Schedules that keep every micro batch of a run, however many there are."""
+COMBINED = frozenset({Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED})
+"""Schedules that can run a forward beside the backward of another micro batch."""
 IN_GROUPS = frozenset({Schedule.INTERLEAVED, Schedule.LOOPED_BFS, Schedule.INTERLEAVED_ZERO_BUBBLE})
 """Schedules that take micro batches in groups."""
 OF_PYTORCH = frozenset(

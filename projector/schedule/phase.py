@@ -42,6 +42,7 @@ def phase_time(schedule: Schedule, phase: PipelinePhase) -> PipelineTime:
         group=phase.group,
         pending=phase.pending,
         blocking=phase.blocking,
+        hidden=phase.hidden_seconds,
     )
     return (run if phase.barrier else run.without_barrier()).repeated(phase.runs)
 
@@ -98,7 +99,13 @@ def _passes_in_flight(kind: Kept, micro_batches: int) -> tuple[InFlight, ...]:
 def replay(schedule: Schedule, phase: PipelinePhase) -> Replay:
     """One run event by event, with fewer micro batches where it has more than `MOST_EVENTS`."""
     found = _kept(schedule, phase).order(replayed_micro_batches(phase))
-    line = longest_path(found, phase.chunks, phase.transfer_seconds[: phase.stages], blocking=phase.blocking)
+    line = longest_path(
+        found,
+        phase.chunks,
+        phase.transfer_seconds[: phase.stages],
+        blocking=phase.blocking,
+        hidden=phase.hidden_seconds,
+    )
     return Replay(order=found, timeline=line)
 
 
@@ -112,4 +119,5 @@ def replayed_micro_batches(phase: PipelinePhase) -> int:
 
 def _kept(schedule: Schedule, phase: PipelinePhase) -> Kept:
     passes = planned_by(schedule, phase.chunks, phase.pending)
-    return Kept(schedule, phase.stages, phase.chunks_per_stage, phase.group, passes)
+    combined = phase.hidden_seconds is not None
+    return Kept(schedule, phase.stages, phase.chunks_per_stage, phase.group, passes, combined=combined)

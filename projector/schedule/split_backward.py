@@ -16,7 +16,7 @@ def zero_bubble(rank: int, pipeline: int, chunks: int, micro_batches: int) -> Ra
 
     Every rank then holds the activations of at most `pipeline` micro batches, as the first rank of 1F1B does.
     """
-    return _with_delayed_weights(one_f_one_b(rank, pipeline, 1, micro_batches), delay=rank)
+    return _with_delayed_weights(one_f_one_b(rank, pipeline, micro_batches), delay=rank)
 
 
 def interleaved_zero_bubble(

@@ -6,6 +6,7 @@ decide, each step starts and ends later by a constant of its own per repetition.
 which can be told ahead, so that many repetitions are taken at once and the result is that of walking all of them.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -149,11 +150,13 @@ class Kept(NamedTuple):
     """Micro batches that a chunk takes at a time; None for one per rank."""
     passes: Passes | None
     """The passes, for schedules that are planned by them."""
+    combined: bool = False
+    """Forwards run beside the backwards that follow them."""
 
     def order(self, micro_batches: int) -> Order:
         """The order of so many micro batches."""
-        schedule, pipeline, chunks, group, passes = self
-        return order(schedule, pipeline, chunks, micro_batches, group, passes=passes)
+        schedule, pipeline, chunks, group, passes, combined = self
+        return order(schedule, pipeline, chunks, micro_batches, group, passes=passes, combined=combined)
 
 
 class Run(NamedTuple):
@@ -165,6 +168,14 @@ class Run(NamedTuple):
     """Its steps."""
     repetitions: int
     """How often it repeats itself; 2 where it is not repeated."""
+
+    def counts(self) -> Counter[int]:
+        """How often each pass of each stage runs."""
+        begin, size, steps = self.repeating.begin, self.repeating.size, self.repeating.steps
+        found = Counter(number for _, _, number in steps)
+        for _, _, number in steps[begin : begin + size]:
+            found[number] += self.repetitions - 2
+        return found
 
 
 @lru_cache(maxsize=64)

@@ -14,13 +14,37 @@ from projector.schedule.events import Kind, Order
 
 KINDS = 3
 """Kinds of a stage's passes: forward, backward, weight gradient."""
+Hidden: TypeAlias = Sequence[Sequence[Sequence[float]]]
+"""Seconds by which a forward and a backward that run beside each other take less than one after the other: by rank,
+chunk of the forward and chunk of the backward."""
 _NO_INPUT = -1
 """Place, in a list of ends, of a zero that stands for inputs that are there from the beginning."""
 
 
 Step: TypeAlias = tuple[int, int, int]
 """One event: its rank, the number of the step whose output it needs (or `_NO_INPUT`), and which pass of which stage it
-is: virtual stage x `KINDS` + kind. A plain tuple, which is unpacked faster than a named one."""
+is. A plain tuple, which is unpacked faster than a named one.
+
+Passes are numbered by virtual stage x `KINDS` + kind. Where a forward and a backward run beside each other, the first
+of the two steps only waits for the forward's input, and the second is both: their numbers follow behind those, see
+`Pairs`."""
+
+
+class Pairs(NamedTuple):
+    """Numbers of passes that run beside each other."""
+
+    stages: int
+    """Virtual stages."""
+    chunks: int
+    """Model chunks per rank."""
+
+    def waiting(self, forward: int) -> int:
+        """Of the wait for the input of a virtual stage's forward."""
+        return self.stages * KINDS + forward
+
+    def both(self, forward: int, chunk: int) -> int:
+        """Of a virtual stage's forward beside a backward of the same rank's chunk."""
+        return self.stages * (KINDS + 1) + forward * self.chunks + chunk
 
 
 class Program(NamedTuple):
@@ -52,24 +76,44 @@ def program(order: Order) -> Program:
     sleepers: dict[tuple[int, int], int] = {}
     taken: list[list[int]] = [[] for _ in order.ranks]
     ready = deque(range(order.pipeline))
+    paired = None if order.pairs is None else Pairs(stages=last + 1, chunks=order.chunks)
     while ready:
         rank = ready.popleft()
-        for kind, chunk, micro_batch in order.ranks[rank][len(taken[rank]) :]:
-            place = stages[rank][chunk]
-            number, needed = _numbered(kind, place, last)
+        events = order.ranks[rank]
+        for position in range(len(taken[rank]), len(events)):
+            kind, chunk, micro_batch = events[position]
+            number, needed = _numbered(kind, stages[rank][chunk], last)
             source = numbers.get((needed, micro_batch))
             if source is None and needed != _NO_INPUT:
                 sleepers[needed, micro_batch] = rank
                 break
+            done = [(number, micro_batch)]
+            if paired is not None:
+                number, done = _beside(order, paired, rank, position, done)
             taken[rank].append(len(steps))
-            numbers[number, micro_batch] = len(steps)
+            for output in done:
+                numbers[output] = len(steps)
+                if output in sleepers:
+                    ready.append(sleepers.pop(output))
             steps.append((rank, _NO_INPUT if source is None else source, number))
-            if (number, micro_batch) in sleepers:
-                ready.append(sleepers.pop((number, micro_batch)))
     if sleepers:
         msg = f"the schedule's ranks {sorted(sleepers.values())} wait for each other"
         raise RuntimeError(msg)
     return Program(steps=tuple(steps), ranks=tuple(map(tuple, taken)))
+
+
+def _beside(
+    order: Order, paired: Pairs, rank: int, position: int, done: list[tuple[int, int]]
+) -> tuple[int, list[tuple[int, int]]]:
+    """Number of a rank's step, and the outputs that it has when it ends, where passes run beside each other."""
+    events, first = order.ranks[rank], order.pairs[rank] if order.pairs else 0
+    kind, chunk, _ = events[position]
+    if kind is Kind.F and position >= first:
+        return paired.waiting(order.virtual_stage(rank, chunk)), []
+    if kind is Kind.B and position > first and events[position - 1].kind is Kind.F:
+        forward = order.virtual_stage(rank, events[position - 1].chunk)
+        return paired.both(forward, chunk), [*done, (forward * KINDS, events[position - 1].micro_batch)]
+    return done[0][0], done
 
 
 def _numbered(kind: Kind, place: int, last: int) -> tuple[int, int]:
@@ -82,9 +126,14 @@ def _numbered(kind: Kind, place: int, last: int) -> tuple[int, int]:
 
 
 def lengths(
-    order: Order, durations: Sequence[Sequence[ChunkDurations]], transfer: Sequence[float], *, blocking: bool
+    order: Order,
+    durations: Sequence[Sequence[ChunkDurations]],
+    transfer: Sequence[float],
+    *,
+    blocking: bool,
+    hidden: Hidden | None = None,
 ) -> Lengths:
-    """Seconds of the passes of an order; the meaning of `transfer` and `blocking` is that of `longest_path`."""
+    """Seconds of the passes of an order; the meaning of the other arguments is that of `longest_path`."""
     ranks = [order.rank_of(stage) for stage in range(order.pipeline * order.chunks)]
     hops = [
         0.0 if one == other else transfer[min(one, other) if abs(one - other) == 1 else max(one, other)]
@@ -100,7 +149,27 @@ def lengths(
     arriving = [0.0] * len(work)
     for stage, hop in enumerate(hops):
         arriving[(stage + 1) * KINDS] = arriving[stage * KINDS + 1] = hop
+    if order.pairs is not None:
+        _add_pairs(order, hidden, work, sends, arriving)
     return Lengths(work=tuple(work), sending=tuple(sends) if blocking else (0.0,) * len(work), hop=tuple(arriving))
+
+
+def _add_pairs(
+    order: Order, hidden: Hidden | None, work: list[float], sends: list[float], arriving: list[float]
+) -> None:
+    """Lengthen the lists by what `Pairs` numbers."""
+    stages = range(order.pipeline * order.chunks)
+    work += [0.0] * len(stages)
+    sends += [0.0] * len(stages)
+    arriving += [arriving[stage * KINDS] for stage in stages]
+    for stage in stages:
+        rank = order.rank_of(stage)
+        for chunk in range(order.chunks):
+            ahead, back = stage * KINDS, order.virtual_stage(rank, chunk) * KINDS + 1
+            less = hidden[rank][stage // order.pipeline][chunk] if hidden else 0.0
+            work.append(work[ahead] + work[back] - less)
+            sends.append(sends[ahead] + sends[back])
+            arriving.append(arriving[back])
 
 
 def advance(steps: Sequence[Step], first: int, known: Lengths, ends: list[float], clock: list[float]) -> None:

@@ -1,15 +1,16 @@
 """The time of a schedule: the longest path through its partial order."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from projector.job import Schedule
 from projector.parallelism.stages import PENDING_PER_STAGE
 from projector.projection import ChunkDurations
-from projector.schedule.events import Order, Passes
+from projector.schedule.events import Kind, Order, Passes
 from projector.schedule.order import ADAPTIVE, ALL_AT_ONCE
 from projector.schedule.steady import Kept, run
-from projector.schedule.steps import KINDS, Lengths, advance, begun, lengths, program
+from projector.schedule.steps import KINDS, Hidden, Lengths, Pairs, advance, begun, lengths, program
 
 LENGTH_UNITS = 9
 """Parts of a micro batch's time on a stage to which the planned lengths of its passes are rounded."""
@@ -66,6 +67,8 @@ class PipelineTime(NamedTuple):
     """Seconds that blocking sends occupy, per rank."""
     span: float
     """Length of the phase on the rank where it is longest, from its own first event on."""
+    saved: tuple[float, ...]
+    """Seconds that each rank works less because some passes run beside each other; `busy` is without them."""
 
     def without_barrier(self) -> "PipelineTime":
         """The phase where ranks begin the next iteration without waiting for each other."""
@@ -82,6 +85,7 @@ class PipelineTime(NamedTuple):
             busy=tuple(map(more, self.busy, shorter.busy)),
             sending=tuple(map(more, self.sending, shorter.sending)),
             span=more(self.span, shorter.span),
+            saved=tuple(map(more, self.saved, shorter.saved)),
         )
 
     def repeated(self, times: int) -> "PipelineTime":
@@ -91,28 +95,53 @@ class PipelineTime(NamedTuple):
             seconds=self.seconds * times,
             busy=tuple(seconds * times for seconds in self.busy),
             sending=tuple(seconds * times for seconds in self.sending),
+            saved=tuple(seconds * times for seconds in self.saved),
         )
 
 
-def longest_path(order: Order, durations: Durations, transfer: Sequence[float], *, blocking: bool = False) -> Timeline:
+def longest_path(
+    order: Order,
+    durations: Durations,
+    transfer: Sequence[float],
+    *,
+    blocking: bool = False,
+    hidden: Hidden | None = None,
+) -> Timeline:
     """When every event runs if each starts as soon as its rank and its inputs are ready.
 
     `transfer[rank]` is the time of a send between `rank` and its neighbour `rank + 1` (the last entry wraps to rank 0,
     between chunks), either way. With `blocking` a send occupies its sender, as in Megatron-LM's 1F1B without
-    `overlap_p2p_comm`; without, it only delays the receiver.
+    `overlap_p2p_comm`; without, it only delays the receiver. Where the order runs a forward beside a backward, the two
+    take less by `hidden[rank][chunk of the forward][chunk of the backward]`.
     """
     found = program(order)
-    known = lengths(order, durations, transfer, blocking=blocking)
+    known = lengths(order, durations, transfer, blocking=blocking, hidden=hidden)
     ends, clock = [0.0] * (len(found.steps) + 1), [0.0] * order.pipeline
     advance(found.steps, 0, known, ends, clock)
-    busy, sending = _occupied(order, durations, known, order.micro_batches)
+    saved = _saved(order, Counter(number for _, _, number in found.steps), hidden)
+    starts = [list(begun(found.steps, known, ends, numbers)) for numbers in found.ranks]
+    until = [[ends[number] for number in numbers] for numbers in found.ranks]
+    if order.pairs is not None:
+        _shared(order, durations, starts, until)
     return Timeline(
-        starts=tuple(begun(found.steps, known, ends, numbers) for numbers in found.ranks),
-        ends=tuple(tuple(ends[number] for number in numbers) for numbers in found.ranks),
-        busy=busy,
-        sending=sending,
+        starts=tuple(map(tuple, starts)),
+        ends=tuple(map(tuple, until)),
+        busy=_busy(durations, order.micro_batches, saved),
+        sending=_sending(order, known, order.micro_batches),
         finished=tuple(clock),
     )
+
+
+def _shared(order: Order, durations: Durations, starts: list[list[float]], ends: list[list[float]]) -> None:
+    """Give each of two passes that run beside each other its share of their time, so that both can be drawn."""
+    for rank, (events, first) in enumerate(zip(order.ranks, order.pairs or (), strict=True)):
+        for at in range(first + 1, len(events)):
+            if events[at].kind is Kind.B and events[at - 1].kind is Kind.F:
+                ahead, back = durations[rank][events[at - 1].chunk], durations[rank][events[at].chunk]
+                whole = ahead.forward + back.backward_input + back.backward_weight
+                share = ahead.forward / whole if whole else 0.5
+                starts[rank][at - 1] = starts[rank][at]
+                ends[rank][at - 1] = starts[rank][at] = starts[rank][at] + share * (ends[rank][at] - starts[rank][at])
 
 
 def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of its cost
@@ -125,30 +154,43 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
     group: int | None = None,
     pending: int | None = None,
     blocking: bool = False,
+    hidden: Hidden | None = None,
 ) -> PipelineTime:
     """Totals of the pipeline phase for any number of micro batches, with several chunks in groups of `group`.
 
     A schedule that is planned by memory may keep `pending` micro batches on a rank, or `PENDING_PER_STAGE`. What a
-    schedule repeats once the pipeline is full is not walked every time, with the same result (`steady`).
+    schedule repeats once the pipeline is full is not walked every time, with the same result (`steady`). With `hidden`
+    a schedule that can run a forward beside a backward does so.
     """
     passes = planned_by(schedule, durations, pending)
-    kind = Kept(schedule, len(durations), chunks, group, passes)
+    kind = Kept(schedule, len(durations), chunks, group, passes, combined=hidden is not None)
     most = max(2, _MOST_AT_ONCE // (2 * len(durations) * chunks))
     if schedule in ALL_AT_ONCE and micro_batches > most:
         shorter, longer = (_walked(kind, count, durations, transfer, blocking=blocking) for count in (most - 1, most))
         return longer.continued(shorter, micro_batches - most)
-    return _walked(kind, micro_batches, durations, transfer, blocking=blocking)
+    return _walked(kind, micro_batches, durations, transfer, blocking=blocking, hidden=hidden)
 
 
-def _walked(
-    kind: Kept, micro_batches: int, durations: Durations, transfer: Sequence[float], *, blocking: bool
+def _walked(  # noqa: PLR0913 - a schedule and its cost
+    kind: Kept,
+    micro_batches: int,
+    durations: Durations,
+    transfer: Sequence[float],
+    *,
+    blocking: bool,
+    hidden: Hidden | None = None,
 ) -> PipelineTime:
     found = run(kind, micro_batches)
-    known = lengths(found.order, durations, transfer[: kind.pipeline], blocking=blocking)
+    known = lengths(found.order, durations, transfer[: kind.pipeline], blocking=blocking, hidden=hidden)
     finished, started = found.repeating.walked(known, found.repetitions)
-    busy, sending = _occupied(found.order, durations, known, micro_batches)
-    span = max(end - start for start, end in zip(started, finished, strict=True))
-    return PipelineTime(seconds=max(finished), busy=busy, sending=sending, span=span)
+    saved = _saved(found.order, found.counts() if found.order.pairs else Counter(), hidden)
+    return PipelineTime(
+        seconds=max(finished),
+        busy=_busy(durations, micro_batches, saved),
+        sending=_sending(found.order, known, micro_batches),
+        span=max(end - start for start, end in zip(started, finished, strict=True)),
+        saved=saved,
+    )
 
 
 def planned_by(schedule: Schedule, durations: Durations, pending: int | None) -> Passes | None:
@@ -172,12 +214,27 @@ def planned_passes(durations: Durations, limit: int) -> Passes:
     return Passes(lengths=lengths, limit=limit)
 
 
-def _occupied(
-    order: Order, durations: Durations, known: Lengths, micro_batches: int
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds in which each rank works, and in which it sends."""
-    busy = tuple(sum(one.total for one in rank) * micro_batches for rank in durations)
+def _busy(durations: Durations, micro_batches: int, saved: Sequence[float]) -> tuple[float, ...]:
+    """Seconds in which each rank works."""
+    works = (sum(one.total for one in rank) * micro_batches for rank in durations)
+    return tuple(work - less for work, less in zip(works, saved, strict=True))
+
+
+def _saved(order: Order, counts: Counter[int], hidden: Hidden | None) -> tuple[float, ...]:
+    """Seconds by which each rank's passes take less because some run beside each other."""
+    found = [0.0] * order.pipeline
+    if order.pairs is not None and hidden is not None:
+        paired = Pairs(stages=order.pipeline * order.chunks, chunks=order.chunks)
+        for stage in range(paired.stages):
+            rank = order.rank_of(stage)
+            for chunk, seconds in enumerate(hidden[rank][stage // order.pipeline]):
+                found[rank] += seconds * counts[paired.both(stage, chunk)]
+    return tuple(found)
+
+
+def _sending(order: Order, known: Lengths, micro_batches: int) -> tuple[float, ...]:
+    """Seconds in which sends occupy each rank."""
     sends = [0.0] * order.pipeline
-    for stage in range(len(known.sending) // KINDS):
+    for stage in range(order.pipeline * order.chunks):
         sends[order.rank_of(stage)] += sum(known.sending[stage * KINDS : (stage + 1) * KINDS])
-    return busy, tuple(seconds * micro_batches for seconds in sends)
+    return tuple(seconds * micro_batches for seconds in sends)

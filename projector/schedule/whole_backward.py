@@ -17,24 +17,42 @@ def looped_breadth_first(rank: int, pipeline: int, chunks: int, micro_batches: i
     return (*forward, *(Event(Kind.B, chunk, index) for _, chunk, index in reversed(forward)))
 
 
-def one_f_one_b(rank: int, pipeline: int, chunks: int, micro_batches: int) -> RankOrder:  # noqa: ARG001 - one shape
-    """One forward, one backward after a warm-up that fills the pipeline (PipeDream-Flush, arXiv 2006.09503)."""
+def one_f_one_b(rank: int, pipeline: int, micro_batches: int, *, ahead: int = 0) -> RankOrder:
+    """One forward, one backward after a warm-up that fills the pipeline (PipeDream-Flush, arXiv 2006.09503).
+
+    The warm-up is `ahead` forwards longer.
+    """
     return alternate(
         [Event(Kind.F, 0, index) for index in range(micro_batches)],
         [Event(Kind.B, 0, index) for index in range(micro_batches)],
-        warm_up=pipeline - rank - 1,
+        warm_up=_filling(rank, pipeline) + ahead,
     )
 
 
-def interleaved(rank: int, pipeline: int, chunks: int, micro_batches: int, group: int | None = None) -> RankOrder:
+def interleaved(  # noqa: PLR0913 - what decides its order
+    rank: int, pipeline: int, chunks: int, micro_batches: int, group: int | None = None, *, ahead: int = 0
+) -> RankOrder:
     """1F1B over model chunks, micro batches in groups, of the pipeline's size if not said (arXiv 2104.04473, 2.2).
 
     The warm-up is that of Megatron-LM core/pipeline_parallel/schedules.py: two per following rank and a group per
-    further chunk.
+    further chunk, and `ahead` more.
     """
     size = suiting_group(Schedule.INTERLEAVED, pipeline, micro_batches, group)
     forward, backward = in_groups(chunks, micro_batches, size)
-    return alternate(forward, backward, warm_up=(pipeline - rank - 1) * 2 + (chunks - 1) * size)
+    return alternate(forward, backward, warm_up=_filling(rank, pipeline, chunks, size) + ahead)
+
+
+def first_pair(  # noqa: PLR0913 - what decides its order
+    rank: int, pipeline: int, chunks: int, micro_batches: int, group: int | None, *, ahead: int
+) -> int:
+    """Number of a rank's first forward that is followed by a backward in turn; that of all forwards where none is."""
+    return min(chunks * micro_batches, _filling(rank, pipeline, chunks, group or pipeline) + ahead)
+
+
+def _filling(rank: int, pipeline: int, chunks: int = 1, group: int = 1) -> int:
+    """Forwards that fill the pipeline behind a rank, before its first backward and the forward just in front of it."""
+    following = pipeline - rank - 1
+    return following if chunks == 1 else following * 2 + (chunks - 1) * group
 
 
 def suiting_group(schedule: Schedule, pipeline: int, micro_batches: int, group: int | None) -> int:

@@ -15,7 +15,7 @@ from tests.accuracy.calibrated import with_calibration
 from tests.accuracy.jobs import assumed
 from tests.accuracy.memory_predictors import with_memory_predictors
 from tests.accuracy.rows import Row, load
-from tests.accuracy.scoring import Figure, score
+from tests.accuracy.scoring import Figure, coverage, score
 from tests.accuracy.trivial import anchored, with_constant_speed
 
 COLUMNS = "{:<34} {:<22} {:>4} {:>4} {:>8} {:>8} {:>8}  {}"
@@ -26,6 +26,9 @@ def table(figures: Iterable[Figure]) -> str:
     lines = [COLUMNS.format("source", "quantity", "n", "ok", "MAE %", "bias %", "worst %", "peers, intervals")]
     for figure in figures:
         remarks = [f"{peer} {error:.2f} %" for peer, error in sorted(figure.peers.items())]
+        held = coverage(row for row in figure.rows if not row.fitted)
+        if held.rows:
+            remarks.append(f"{held.inside} of {held.rows} held inside +-{held.half_width_percent:.1f} %")
         if figure.covered[1]:
             remarks.append(f"interval holds {figure.covered[0]} of {figure.covered[1]}")
         lines.append(
@@ -48,7 +51,8 @@ def as_json(figure: Figure) -> dict[str, Any]:
     entry = asdict(figure)
     entry["skipped"] = [{"id": row, "reason": reason} for row, reason in figure.skipped]
     inside, of = entry.pop("covered")
-    return entry | {"interval_rows": of, "interval_rows_covered": inside}
+    held = coverage(row for row in figure.rows if not row.fitted)
+    return entry | {"interval_rows": of, "interval_rows_covered": inside, "held_intervals": asdict(held)}
 
 
 def _coverage(figures: list[Figure], rows: list[Row]) -> str:

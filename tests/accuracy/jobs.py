@@ -238,6 +238,8 @@ def _software(row: Row) -> Software:
         or (not _flag(row, "no-gradient-accumulation-fusion") and dialect is Dialect.MEGATRON_TE),
         overlap_gradient_reduce=bool(_flag(row, "overlap-grad-reduce") or overlaps),
         overlap_parameter_gather=bool(_flag(row, "overlap-param-gather") or overlaps),
+        overlap_expert_parallel=bool(_flag(row, "overlap-moe-expert-parallel-comm"))
+        or "all-to-all overlapped with the 1F1B" in row.notes,
         overlap_tensor_parallel=bool(_flag(row, "tp-comm-overlap"))
         or overlaps_tensor_parallel(row)
         or "async tp" in _word(row.train.get("extra", "")),

@@ -3,18 +3,20 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Protocol
 
 from projector.errors import InputError
 from projector.job import Target, TrainingJob
 from projector.memory import count_parameters
 from projector.parallelism import resolve
+from projector.performance import with_unstated
 from projector.projection import MemoryLevel, MemoryProjection, PerformanceProjection, StageMemory
 from tests.accuracy.activations import layer_activation_bytes
 from tests.accuracy.architecture import UnscorableError
 from tests.accuracy.jobs import job, prints_global_batch
 from tests.accuracy.rows import MEMORY_QUANTITIES, TIME_QUANTITIES, Row
+from tests.accuracy.unstated import unstated
 from tests.accuracy.world import IDENTIFIES, identified, is_unstated
 
 GIB = 2**30
@@ -102,6 +104,28 @@ class Figure:
     """Mean absolute error of other tools on rows of this source and quantity, where published."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Coverage:
+    """How many intervals hold what was measured, and how wide they are."""
+
+    rows: int
+    """Rows with an interval."""
+    inside: int
+    """Of those, rows whose measured value it holds."""
+    half_width_percent: float
+    """Median of half the widths, in percent of what is projected; 0 of no rows."""
+
+
+def coverage(rows: Iterable[ScoredRow]) -> Coverage:
+    """The intervals of some rows."""
+    wide = [row for row in rows if row.upper > row.lower]
+    return Coverage(
+        rows=len(wide),
+        inside=sum(row.lower <= row.measured <= row.upper for row in wide),
+        half_width_percent=median(50 * (row.upper - row.lower) / row.projected for row in wide) if wide else 0.0,
+    )
+
+
 def _stage(row: Row, memory: MemoryProjection, level: MemoryLevel) -> StageMemory:
     if row.source in LAST_STAGE_SOURCES:
         return memory.stages[-1]
@@ -142,14 +166,16 @@ def _layers_gib(row: Row, memory: MemoryProjection, job: TrainingJob, target: Ta
     return held * (1 - outside / counts.per_device_max) / GIB
 
 
-def _time(row: Row, quantity: str, performance: PerformanceProjection) -> float:
+def _time(row: Row, quantity: str, performance: PerformanceProjection) -> tuple[float, float, float]:
     if quantity.startswith("iter_ms"):
-        return performance.iteration_seconds * 1e3
+        ends = performance.iteration_seconds_lower, performance.iteration_seconds_upper
+        return performance.iteration_seconds * 1e3, ends[0] * 1e3, ends[1] * 1e3
+    rate = performance.tflops_per_device
     if quantity == "tokens_per_s_per_gpu":
-        return performance.tokens_per_second_per_device
-    if quantity == "hw_tflops_per_gpu":
-        return performance.tflops_per_device * (4 / 3 if "full" in str(row.train.get("recompute")) else 1.0)
-    return performance.tflops_per_device
+        rate = performance.tokens_per_second_per_device
+    if quantity == "hw_tflops_per_gpu" and "full" in str(row.train.get("recompute")):
+        rate *= 4 / 3
+    return rate, performance.at_least(rate), performance.at_most(rate)
 
 
 def row_error(quantity: str, projected: float, measured: float) -> float:
@@ -164,12 +190,13 @@ def _score(row: Row, engine: Engine) -> Iterable[tuple[str, ScoredRow | str]]:
     built, target = job(row)
     beyond = any(LEVELS.get(quantity) in BEYOND_ALLOCATED for quantity in row.measured)
     memory, performance = engine(built, target, replay=beyond)
+    performance = with_unstated(performance, unstated(row))
     for quantity, measured in row.measured.items():
         if quantity.startswith("iter_ms") and not prints_global_batch(row):
             yield quantity, "the source does not print the global batch"
             continue
         if quantity in TIME_QUANTITIES:
-            projected = lower = upper = _time(row, quantity, performance)
+            projected, lower, upper = _time(row, quantity, performance)
         elif quantity == "mem_params_opt_gib":
             projected = lower = upper = _layers_gib(row, memory, built, target)
         elif quantity == "mem_activation_gib":

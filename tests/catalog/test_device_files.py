@@ -141,3 +141,10 @@ def test_a_wrong_device_file_is_refused_with_its_place(tmp_path: Path, added: st
     with pytest.raises(ConfigurationError) as refused:
         read_device(path)
     assert str(refused.value) == complaint
+
+
+@pytest.mark.parametrize("device", catalog.devices(), ids=lambda device: device.name)
+def test_training_stays_below_the_ceiling_that_was_measured(device: catalog.Device) -> None:
+    factor = device.training_factor or 1.0
+    for name, rate in device.gemm_tflops.items():
+        assert rate * factor <= device.gemm_achievable_tflops.get(name, rate * factor)

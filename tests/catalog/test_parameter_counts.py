@@ -63,6 +63,8 @@ def test_every_public_configuration_belongs_to_a_model_of_the_catalog() -> None:
         ("minimax-m2.5", 229),
         ("moonlight-16b-a3b", 16),
         ("gpt3-175b", 175),
+        ("deepseek-v4-flash", 284),
+        ("deepseek-v4-pro", 1573),
     ],
 )
 def test_the_size_is_the_one_that_the_name_or_paper_gives(name: str, billions: int) -> None:
@@ -71,7 +73,14 @@ def test_the_size_is_the_one_that_the_name_or_paper_gives(name: str, billions: i
 
 @pytest.mark.parametrize(
     ("name", "billions"),
-    [("deepseek-v3", 37), ("mixtral-8x7b", 13), ("qwen3-235b-a22b", 22), ("qwen3-30b-a3b", 3)],
+    [
+        ("deepseek-v3", 37),
+        ("deepseek-v4-flash", 13),
+        ("deepseek-v4-pro", 49),
+        ("mixtral-8x7b", 13),
+        ("qwen3-235b-a22b", 22),
+        ("qwen3-30b-a3b", 3),
+    ],
 )
 def test_the_active_parameters_are_those_that_the_paper_gives(name: str, billions: int) -> None:
     assert counts(catalog.model(name).architecture).active / 1e9 == pytest.approx(billions, abs=0.75)

@@ -17,6 +17,7 @@ import projector.document
 from projector.api import Question, project
 from projector.cli import main
 from projector.cli.parser import COMMANDS
+from projector.costs import plugins
 from projector.projection import Projection
 from tests.cli.lines import SAMPLE, SAMPLES, carried_out, complaint
 
@@ -404,3 +405,26 @@ def test_a_stated_clock_is_refused_beside_rates_of_another(capsys: pytest.Captur
     file.write_text(NODE % OUTSIDE)
     answered = document(capsys, *clocked)
     assert not any("measured" in each["what"] for each in answered["job"]["assumed"])
+
+
+@pytest.mark.parametrize("spoken", [("--gemm-plugins",), ()], ids=["option", "environment"])
+def test_a_cost_model_of_ones_own_decides_the_time_of_products(
+    spoken: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_registered", {})
+    module = tmp_path / "slow.py"
+    module.write_text(
+        "from projector.costs import register_gemm_backend\n"
+        'register_gemm_backend("slow", lambda device: lambda work: work.flops / 1e14)\n',
+        encoding="utf-8",
+    )
+    environment = {} if spoken else {"PRIMUS_GEMM_BACKEND_PLUGINS": str(module)}
+    named = (*spoken, str(module)) if spoken else ()
+    asked = ("performance", "--config", SAMPLE, *named, "--gemm-backend")
+    own, ours = (
+        {each["name"]: each["ms"] for each in document(capsys, *asked, name, **environment)["performance"]["waterfall"]}
+        for name in ("slow", "analytical")
+    )
+    assert own["matrix products"] > 3 * ours["matrix products"]
+    ended = carried_out(capsys, "backends", *named, environment=environment)
+    assert "slow" in ended.out

@@ -126,7 +126,6 @@ MIXERS: dict[str, tuple[dict[str, object], str, list[int]]] = {
     ),
     "mamba": ({"model_type": "mamba"}, "Mamba", [1] * 8),
     "a hybrid stack": ({"model_type": "mamba", "spec": ["m", "gdn_hybrid_stack_spec"]}, "GDN", [1] * 8),
-    "DeepSeek-V4": ({"model_type": "deepseek_v4"}, "DeepSeek-V4", [1] * 8),
 }
 
 

@@ -95,6 +95,17 @@ def test_element_wise_work_never_beats_the_memory(read: int, written: int, kerne
     assert elementwise_seconds(work, MI300X) > (read + written) / MI300X.memory_bandwidth_bytes_per_second
 
 
+@pytest.mark.parametrize(("heads", "copies"), [(8, 38), (64, 5), (304, 1)])
+def test_a_fixed_order_of_additions_passes_a_copy_of_the_gradients_for_each_workgroup(heads: int, copies: int) -> None:
+    """304 compute units over the heads of one sequence (flash-attention `mha_bwd`); each copy is zeroed and read."""
+    free = replace(BASE, backward=True, heads=heads, backend="flash")
+    more = seconds(replace(free, deterministic=True)) - seconds(free)
+    assert MI300X.elementwise_bytes_per_second is not None
+    wanted = 8 * (copies - 1) * heads * 8192 * 128 / MI300X.elementwise_bytes_per_second
+    assert more == pytest.approx(wanted, abs=1e-9)
+    assert seconds(replace(free, deterministic=True, backward=False)) == seconds(replace(free, backward=False))
+
+
 def test_a_leaner_optimizer_state_updates_faster() -> None:
     assert optimizer_step_seconds(1e9, 8, MI300X) < optimizer_step_seconds(1e9, 12, MI300X)
 

@@ -19,6 +19,7 @@ from projector.projection import (
     ScheduleResult,
     StageMemory,
     StageTime,
+    TimeUncertainty,
     Verdict,
     WaterfallStep,
 )
@@ -106,6 +107,9 @@ def performance() -> PerformanceProjection:
                 transfer_seconds=(0.0,),
             ),
         ),
+        uncertainties=(TimeUncertainty(name="measured runs", below_seconds=2.0, above_seconds=3.0),),
+        confidence=Confidence.MEDIUM,
+        confidence_reasons=("attention kernels not stated",),
     )
 
 

@@ -96,6 +96,10 @@ def test_figures_are_integers_with_units() -> None:
     assert fields(projection(), tokens=15 * 10**12)["throughput"] == {
         "tokensPerSecondPerDevice": 1084,
         "iterationTimeMilliseconds": 22670,
+        "iterationTimeLowerBoundMilliseconds": 20670,
+        "iterationTimeUpperBoundMilliseconds": 25670,
+        "confidence": "Medium",
+        "confidenceReasons": ["attention kernels not stated"],
         "teraflopsPerDevice": 499,
         "modelFlopsUtilizationPercent": 38,
         "trainingTimeSeconds": round(15 * 10**12 / (1084.4 * 64)),

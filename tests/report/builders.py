@@ -5,12 +5,15 @@ from dataclasses import replace
 from projector.job import Scaling, Target
 from projector.projection import (
     ChunkDurations,
+    ChunkPart,
+    ChunkTime,
     CommunicationTotal,
     ComparedSchedule,
     ComponentParameters,
     Confidence,
     LayerActivations,
     LayerTime,
+    LayoutDifference,
     MemoryComponent,
     MemoryLevel,
     MemoryProjection,
@@ -20,10 +23,15 @@ from projector.projection import (
     Projection,
     ResolvedLayout,
     SavedActivations,
+    ScaledTime,
+    ScalingRow,
+    ScalingTable,
     ScheduleResult,
+    SmallestLayout,
     StageMemory,
     StageTime,
     Suggestion,
+    TimeUncertainty,
     Uncertainty,
     Verdict,
     WaterfallStep,
@@ -99,6 +107,36 @@ def a_schedule(*, stages: int = 1) -> ScheduleResult:
     )
 
 
+def a_chunk(rank: int, stages: int) -> ChunkTime:
+    """20 layers of 0.5 s forward and 1.25 s backward in all, with the token table on the first stage."""
+    layers = ChunkPart(
+        name="dense layer", count=20, forward_seconds=0.5, backward_input_seconds=0.75, backward_weight_seconds=0.5
+    )
+    table = ChunkPart(
+        name="embedding", count=1, forward_seconds=0.1, backward_input_seconds=0.0, backward_weight_seconds=0.2
+    )
+    return ChunkTime(
+        stage=rank,
+        chunk=0,
+        layer_ids=tuple(range(rank * 20, rank * 20 + 20)),
+        parts=(layers, table) if rank == 0 and stages > 1 else (layers,),
+    )
+
+
+def a_scaled_time(micro_batches: int, *, efficiency: float, verdict: Verdict) -> ScaledTime:
+    return ScaledTime(
+        data=64 // micro_batches,
+        micro_batches=micro_batches,
+        global_batch=192,
+        iteration_seconds=8.0 * micro_batches,
+        iteration_seconds_lower=7.0 * micro_batches,
+        iteration_seconds_upper=10.0 * micro_batches,
+        tokens_per_second_per_device=3072.4,
+        efficiency=efficiency,
+        verdict=verdict,
+    )
+
+
 def a_performance(*, stages: int = 1) -> PerformanceProjection:
     return PerformanceProjection(
         iteration_seconds=8.0,
@@ -114,14 +152,37 @@ def a_performance(*, stages: int = 1) -> PerformanceProjection:
         ),
         communication=(
             CommunicationTotal(
-                group="data", collective="reduce-scatter", message_bytes=3 << 30, seconds=1.5, exposed_seconds=0.75
+                group="data",
+                collective="reduce-scatter",
+                purpose="gradients",
+                message_bytes=3 << 30,
+                seconds=1.5,
+                exposed_seconds=0.75,
             ),
         ),
         schedule=a_schedule(stages=stages),
         compared_schedules=(
             ComparedSchedule(result=a_schedule(stages=stages), iteration_seconds=8.0, peak_allocated_bytes=120 * GIB),
         ),
+        chunks=tuple(a_chunk(rank, stages) for rank in range(stages)),
         layer_times=(LayerTime(name="dense layer", count=80, forward_seconds=0.0125, backward_seconds=0.0375),),
+        scaling=(
+            ScalingTable(
+                scaling=Scaling.STRONG,
+                rows=(
+                    ScalingRow(nodes=1, devices=8, time=a_scaled_time(8, efficiency=1.0, verdict=Verdict.AT_RISK)),
+                    ScalingRow(nodes=8, devices=64, time=a_scaled_time(1, efficiency=0.96, verdict=Verdict.FITS)),
+                    ScalingRow(nodes=16, devices=128, refusal="192 does not divide over 3 x 128 = 384"),
+                ),
+            ),
+        ),
+        uncertainties=(
+            TimeUncertainty(name="how far measured runs lie", below_seconds=0.5, above_seconds=1.5),
+            TimeUncertainty(name="attention kernels, unstated", below_seconds=0.0, above_seconds=0.5),
+        ),
+        modes=("dense layers on MI300X",),
+        confidence=Confidence.MEDIUM,
+        confidence_reasons=("attention kernels not stated",),
         warnings=("few micro batches for the stages",),
     )
 
@@ -162,6 +223,15 @@ def a_projection(*, stages: int = 1, verdict: Verdict = Verdict.FITS) -> Project
             data=64 // stages,
             sequence_parallel=True,
             shard="parameters",
+        ),
+        smallest=SmallestLayout(
+            nodes=1,
+            devices=8,
+            data=8,
+            micro_batches=8,
+            global_batch=192,
+            why="whole nodes of 8 GPUs",
+            differences=(LayoutDifference(what="nodes", smallest=1, target=8, why="the target"),),
         ),
         micro_batch=3,
         global_batch=192,

@@ -83,6 +83,7 @@ def test_an_unknown_field_is_refused() -> None:
         ("properties.memory.properties.verdict", Verdict),
         ("properties.suggestions.items.properties.verdict", Verdict),
         ("properties.memory.properties.confidence", Confidence),
+        ("properties.performance.properties.confidence", Confidence),
         ("properties.memory.properties.stages.items.properties.components.items.properties.level", MemoryLevel),
         ("properties.target.properties.scaling", Scaling),
         ("properties.target.properties.layout.properties.shard", Sharding),

@@ -119,10 +119,15 @@ def _stage(stage: StageMemory) -> dict[str, Any]:
     }
 
 
-def _throughput(performance: PerformanceProjection, *, devices: int, tokens: int | None) -> dict[str, int]:
-    fields = {
+def _throughput(performance: PerformanceProjection, *, devices: int, tokens: int | None) -> dict[str, Any]:
+    reasons = performance.confidence_reasons[:REASONS_MAX]
+    fields: dict[str, Any] = {
         "tokensPerSecondPerDevice": round(performance.tokens_per_second_per_device),
         "iterationTimeMilliseconds": round(performance.iteration_seconds * 1000),
+        "iterationTimeLowerBoundMilliseconds": round(performance.iteration_seconds_lower * 1000),
+        "iterationTimeUpperBoundMilliseconds": round(performance.iteration_seconds_upper * 1000),
+        "confidence": str(performance.confidence),
+        "confidenceReasons": [truncated(reason, 512) for reason in reasons],
         "teraflopsPerDevice": round(performance.tflops_per_device),
         "modelFlopsUtilizationPercent": round(performance.mfu * 100),
     }

@@ -5,8 +5,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from projector.config.huggingface.facts import Family
-from projector.config.huggingface.layers import CHUNKED, FULL, SLIDING, expert_layers, layer_types
+from projector.config.huggingface.facts import RATES, Family
+from projector.config.huggingface.layers import (
+    CHOSEN,
+    CHUNKED,
+    COMPRESSED,
+    FULL,
+    SLIDING,
+    expert_layers,
+    layer_types,
+)
 from projector.config.keys import Keys
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError, LayoutImpossible
@@ -53,6 +61,7 @@ def architecture(keys: Keys, family: Family, notes: Notes, *, name: str) -> Mode
         multi_token_prediction_layers=keys.integer(model["multi_token_prediction_layers"], 0, maximum=MAXIMUM_LAYERS)
         if "multi_token_prediction_layers" in model
         else 0,
+        residual_streams=keys.required(model["residual_streams"]) if "residual_streams" in model else 1,
     )
 
 
@@ -97,10 +106,12 @@ def _mixers(keys: Keys, family: Family, *, layers: int) -> list[Mixer]:
     window = keys.integer("sliding_window", 0) or None if windows else None
     chunk = keys.integer("attention_chunk_size", 0) or None
     types = layer_types(keys, family, layers=layers)
-    full = _attention(keys, family) if {FULL, SLIDING, CHUNKED}.intersection(types) else None
+    attends = {FULL, SLIDING, CHUNKED, *RATES}.intersection(types)
+    full = _attention(keys, family) if attends else None
     kinds: dict[str, Mixer] = {}
     if full is not None:
         kinds = {FULL: full, SLIDING: replace(full, window=window), CHUNKED: replace(full, chunk=chunk)}
+        kinds |= _compressed(keys, family, full)
     return [kinds.setdefault(kind, UnmodelledMixer(name=family.kinds.get(kind, kind))) for kind in types]
 
 
@@ -119,6 +130,16 @@ def _attention(keys: Keys, family: Family) -> Attention:
         message = f"{heads} attention heads do not divide over {shared} key/value heads"
         raise LayoutImpossible(message, place=keys.place(key), expected=f"a multiple of {shared}")
     return Attention(**values)
+
+
+def _compressed(keys: Keys, family: Family, window: Attention) -> dict[str, Mixer]:
+    """The kinds with compressed keys; none in a family that has no such layers."""
+    stated = family.fields["compressed"]
+    if not stated:
+        return {}
+    chosen, all_ = (keys.integer(RATES[kind], ratio, minimum=1) for kind, ratio in ((CHOSEN, 4), (COMPRESSED, 128)))
+    indexed = replace(window, compression_ratio=chosen, **_values(keys, Attention, stated))
+    return {CHOSEN: indexed, COMPRESSED: replace(window, compression_ratio=all_)}
 
 
 def _latent(keys: Keys, family: Family) -> LatentAttention:

@@ -15,7 +15,12 @@ from projector.config.switches import Switch, switch
 
 FILE = Path("frameworks") / "huggingface.yaml"
 """The data file, relative to the catalog's folder."""
-_GROUPS = ("model", "attention", "latent", "dense", "experts", "dropout")
+RATES = {
+    "compressed_sparse_attention": "compress_rates.compressed_sparse_attention",
+    "heavily_compressed_attention": "compress_rates.heavily_compressed_attention",
+}
+"""Where config.json says for how many tokens a compressed key stands, by the kind of a layer."""
+_GROUPS = ("model", "attention", "compressed", "latent", "dense", "experts", "dropout")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +66,8 @@ class Family:
     def described(self) -> tuple[str, ...]:
         """The parts of the architecture that its layers have."""
         experts = ("experts",) if self.experts_at is not None else ()
-        return ("model", "latent" if self.latent else "attention", "dense", *experts, "dropout")
+        attention = ("latent",) if self.latent else ("attention", "compressed")
+        return ("model", *attention, "dense", *experts, "dropout")
 
     @property
     def keys(self) -> frozenset[str]:
@@ -72,7 +78,8 @@ class Family:
         rules = (self.mixers, self.experts_at or {})
         ruled = {value for rule in rules for key, value in rule.items() if key != "rule" and isinstance(value, str)}
         always = ("attention_chunk_size", "layer_types", "sliding_window")
-        return frozenset({*named, *factors, *ruled, *self.defaults, *always})
+        rates = RATES.values() if self.fields["compressed"] else ()
+        return frozenset({*named, *factors, *ruled, *self.defaults, *always, *rates})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,13 +11,19 @@ from projector.config.keys import Keys
 from projector.errors import ConfigurationError
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+CHOSEN, COMPRESSED = "compressed_sparse_attention", "heavily_compressed_attention"
+"""Layers with compressed keys: those that an indexer chooses, or all of them."""
+_OF_RATIO = {0: SLIDING, 4: CHOSEN, 128: COMPRESSED}
+"""The kind of a layer by its compression ratio in the published files of DeepSeek-V4."""
+_FIRST_COMPRESSED = 2
+"""Layers in front that see all compressed keys; behind them both kinds take turns."""
 _OTHER_NAMES = {"attention": FULL, "global": FULL, "local": SLIDING}
 """What older configurations call the kinds."""
 _LISTS = ("layer_types", "layers_block_type")
 """Keys that list the kind of every layer's mixer."""
 
 
-def layer_types(keys: Keys, family: Family, *, layers: int) -> list[str]:
+def layer_types(keys: Keys, family: Family, *, layers: int) -> list[str]:  # noqa: PLR0911 - one for each rule
     """The kind of every layer's mixer."""
     for key in _LISTS:
         stated = keys.texts(key)
@@ -27,6 +33,8 @@ def layer_types(keys: Keys, family: Family, *, layers: int) -> list[str]:
     rule = family.mixers
     others = rule.get("others", SLIDING)
     match rule.get("rule", "full"):
+        case "compressed":
+            return _compressed(keys, rule["ratios"], layers=layers)
         case "windowed":
             return _windowed(keys, rule, layers=layers)
         case "every":
@@ -41,6 +49,17 @@ def layer_types(keys: Keys, family: Family, *, layers: int) -> list[str]:
             return [FULL if index in chosen else others for index in range(layers)]
         case _:
             return [FULL] * layers
+
+
+def _compressed(keys: Keys, key: str, *, layers: int) -> list[str]:
+    """The kinds that a list of compression ratios names, the prediction layers' behind them left out."""
+    ratios = keys.integers(key)
+    if ratios is None:
+        turns = [CHOSEN if index % 2 else COMPRESSED for index in range(layers)]
+        return [COMPRESSED if index < _FIRST_COMPRESSED else kind for index, kind in enumerate(turns)]
+    if not set(ratios) <= _OF_RATIO.keys():
+        keys.wrong(key, "a list of 0, 4 and 128")
+    return [_OF_RATIO[ratio] for ratio in _long_enough(ratios, keys, key, layers=layers)]
 
 
 def _windowed(keys: Keys, rule: Mapping[str, Any], *, layers: int) -> list[str]:

@@ -8,6 +8,7 @@ without one.
 from dataclasses import replace
 
 from projector.config.keys import Keys
+from projector.config.megatron.compressed import residual_streams
 from projector.config.megatron.frequency import all_but_every, frequency
 from projector.config.megatron.hybrid import layer_pattern, mixers, pattern_layers
 from projector.config.megatron.vocabulary import vocabulary
@@ -54,6 +55,7 @@ def architecture(keys: Keys, notes: Notes, *, name: str) -> ModelArchitecture:
         rotary_share=_rotary_share(keys),
         max_position=table if position is PositionKind.LEARNED else 0,
         multi_token_prediction_layers=keys.integer("mtp_num_layers", 0, maximum=MAXIMUM_LAYERS),
+        residual_streams=residual_streams(keys),
     )
 
 

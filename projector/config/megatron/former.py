@@ -62,6 +62,8 @@ _BEFORE_CORE = (
 Megatron-DeepSpeed forked from one of them. Sources: megatron/arguments.py of NVIDIA/Megatron-LM 00129014 and v3.0 and
 of deepspeedai/Megatron-DeepSpeed; `DDP_impl` went with NVIDIA/Megatron-LM 3fb3e95e.
 """
+LAYER_WISE_SINCE = (0, 18)
+"""The version of megatron-core whose distributed optimizer divides whole matrices where the optimizer is Muon."""
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})", re.ASCII)
 _TRANSFORMER_ENGINE_SINCE, _FSDP_SHARDS_SINCE = (0, 6), (0, 18)
 """Versions of megatron-core in which `transformer_impl` and `data_parallel_sharding_strategy` got today's defaults."""
@@ -144,12 +146,20 @@ def version_defaults(values: Mapping[str, ConfigValue], notes: Notes) -> dict[st
     return defaults
 
 
-def _version(values: Mapping[str, ConfigValue]) -> tuple[tuple[int, ...] | None, str]:
-    """The version of megatron-core, None for the newest, and how it is known."""
+def stated_version(values: Mapping[str, ConfigValue]) -> tuple[int, int] | None:
+    """The version of megatron-core that a person states; None where nobody does."""
     for key in VERSION_KEYS:
         stated = _VERSION.match(str(values[key].value)) if key in values else None
         if stated is not None:
-            return (int(stated[1]), int(stated[2])), f"megatron-core {stated[0]}"
+            return int(stated[1]), int(stated[2])
+    return None
+
+
+def _version(values: Mapping[str, ConfigValue]) -> tuple[tuple[int, ...] | None, str]:
+    """The version of megatron-core, None for the newest, and how it is known."""
+    stated = stated_version(values)
+    if stated is not None:
+        return stated, f"megatron-core {stated[0]}.{stated[1]}"
     for key in _BEFORE_CORE:
         if key in values and not (key == "apply_query_key_layer_scaling" and values[key].value is True):
             return (0, 4), f"Megatron-LM before Megatron-Core 0.6, the last to take {key}"

@@ -6,6 +6,7 @@ A layer that it cannot model becomes an `UnmodelledMixer` with its name; the eng
 from collections.abc import Sequence
 
 from projector.config.keys import Keys
+from projector.config.megatron.compressed import MODEL_TYPE, compressed_attention, is_compressed
 from projector.config.megatron.frequency import all_but_every, frequency
 from projector.config.notes import Notes
 from projector.errors import ConfigurationError, shown
@@ -20,7 +21,6 @@ from projector.job import (
 
 _MODEL_TYPES = {
     "mamba": "Mamba or hybrid layers",
-    "deepseek_v4": "DeepSeek-V4 hybrid attention with hyper-connections",
     "kimi_k3": "Kimi K3 attention (KDA and gated latent attention, attention residuals)",
 }
 """Values of `model_type` whose layers are all unlike a transformer's."""
@@ -95,16 +95,18 @@ def _note_other_layers(keys: Keys, notes: Notes, spec: str) -> None:
 def mixers(keys: Keys, notes: Notes, *, attention: Sequence[Attention | LatentAttention]) -> list[Mixer]:
     """The sequence mixer of every layer; `attention` is the ordinary one of each."""
     layers = len(attention)
-    kind = keys.text("model_type", "gpt")
+    kind, first = keys.text("model_type", "gpt"), attention[0]
+    if is_compressed(keys) and isinstance(first, Attention):
+        return [*compressed_attention(keys, notes, first, layers=layers)]
     spec = " ".join(keys.texts("spec") or []) if isinstance(keys.raw("spec"), list) else (keys.text("spec") or "")
-    if keys.boolean("hybrid_attention_enabled") and kind == "gpt":
-        kind = "deepseek_v4"
     if kind in _MODEL_TYPES:
         name = next((name for word, name in _STACKS if word in spec), _MODEL_TYPES[kind])
         return [UnmodelledMixer(name=name)] * layers
     if kind != "gpt":
         raise ConfigurationError(
-            f"{kind!r} is not known", place=keys.place("model_type"), expected=f"gpt, {', '.join(_MODEL_TYPES)}"
+            f"{kind!r} is not known",
+            place=keys.place("model_type"),
+            expected=f"gpt, {MODEL_TYPE}, {', '.join(_MODEL_TYPES)}",
         )
     _note_other_layers(keys, notes, spec)
     convolutions = keys.texts("lfm_layer_types")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from projector.config.keys import Keys
 from projector.config.megatron.adapters import adapters
 from projector.config.megatron.architecture import architecture
+from projector.config.megatron.compressed import compressed_choices
 from projector.config.megatron.facts import VERSION_KEYS, megatron_facts
 from projector.config.megatron.former import other_names
 from projector.config.megatron.idle import note_idle
@@ -65,7 +66,7 @@ def load(arguments: Arguments, *, format_: str, model: ModelArchitecture | None 
         optimizer=optimizer(keys),
         recompute=recompute(keys, notes, layers=len(model.layers)),
         offload=activation_offload(keys, notes),
-        software=software(keys, notes),
+        software=compressed_choices(keys, software(keys, notes)),
         adapters=adapters(keys, notes, model),
         schedule=schedule(keys, notes, pipeline=layout.pipeline, stock=arguments.stock),
     )

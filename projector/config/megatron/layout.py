@@ -153,6 +153,16 @@ def _virtual_pipeline(keys: Keys, notes: Notes, *, layers: int, pipeline: int) -
     return next(iter(chunks.values()), 1)
 
 
+def layer_wise(keys: Keys) -> bool:
+    """Whether the layer-wise optimizer divides state over ranks by whole matrices.
+
+    It is what `use_distributed_optimizer` means beside another optimizer than Adam and SGD, and dist_muon without it
+    (megatron/training/arguments.py of megatron-core 0.18.0, "emerging optimizer check").
+    """
+    name = keys.text("optimizer", "adam")
+    return name == "dist_muon" or ("muon" in name and keys.boolean("use_distributed_optimizer"))
+
+
 def _sharding(keys: Keys, notes: Notes) -> Sharding:
     strategy = _STRATEGIES[keys.choice("data_parallel_sharding_strategy", "no_shard", _STRATEGIES)]
     distributed = keys.boolean("use_distributed_optimizer")
@@ -173,7 +183,12 @@ def _sharding(keys: Keys, notes: Notes) -> Sharding:
         return Sharding.PARAMETERS
     if megatron_fsdp:
         return strategy
-    return Sharding.OPTIMIZER if distributed else Sharding.NONE
+    if distributed and layer_wise(keys):
+        notes.assume(
+            "the state of Muon divided over ranks by whole matrices",
+            "what use_distributed_optimizer means beside it in megatron-core 0.18 and newer; older ones do not start",
+        )
+    return Sharding.OPTIMIZER if distributed or layer_wise(keys) else Sharding.NONE
 
 
 def _context_communication(keys: Keys, notes: Notes) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from projector.config.keys import Keys
+from projector.config.megatron.former import LAYER_WISE_SINCE, stated_version
+from projector.config.megatron.layout import layer_wise
 from projector.errors import ConfigurationError
 from projector.job import PositionKind, Recompute, TrainingJob
 from projector.provenance import Source
@@ -55,6 +57,35 @@ _EXPERTS = Rule(
         bool(job.model.expert_blocks) and job.parallelism.tensor > 1 and not job.parallelism.sequence_parallel
     ),
 )
+
+
+def _overlap(message: str, expected: str, breaks: Callable[[Keys, TrainingJob], bool]) -> Rule:
+    return Rule(
+        key="overlap_moe_expert_parallel_comm",
+        message=f"the exchange of tokens with experts is not overlapped {message}",
+        expected=f"{expected}, or overlap_moe_expert_parallel_comm false",
+        # megatron/core/transformer/transformer_config.py, megatron/training/arguments.py
+        breaks=lambda keys, job: job.software.overlap_expert_parallel and breaks(keys, job),
+    )
+
+
+_OVERLAP = (
+    _overlap(
+        "without expert parallelism",
+        "expert_model_parallel_size above 1",
+        lambda _, job: job.parallelism.expert == 1,
+    ),
+    _overlap(
+        "in a pipeline without several model chunks per stage",
+        "num_virtual_stages_per_pipeline_rank or num_layers_per_virtual_pipeline_stage beside it",
+        lambda _, job: job.parallelism.pipeline > 1 and job.parallelism.virtual_pipeline == 1,
+    ),
+    _overlap(
+        "beside the shared expert's own overlap",
+        "moe_shared_expert_overlap false",
+        lambda keys, _: keys.boolean("moe_shared_expert_overlap"),
+    ),
+)
 _RULES = (
     Rule(
         key="moe_expert_capacity_factor",
@@ -83,6 +114,7 @@ _RULES = (
             and job.recompute != Recompute()
         ),
     ),
+    *_OVERLAP,
     _EXPERTS._replace(stock=True),
     _EXPERTS._replace(
         # Recipes of Megatron-Bridge switch it on by themselves where nothing is stated.
@@ -108,9 +140,7 @@ _RULES = (
         key="overlap_param_gather",
         message="parameters are gathered beside the computation under the distributed optimizer alone",
         expected="use_distributed_optimizer true beside it, or false",
-        breaks=lambda keys, _: (
-            keys.boolean("overlap_param_gather") and not _distributed(keys) and keys.text("optimizer") != "dist_muon"
-        ),
+        breaks=lambda keys, _: keys.boolean("overlap_param_gather") and not _distributed(keys) and not layer_wise(keys),
         stock=True,
     ),
     Rule(
@@ -157,9 +187,14 @@ _RULES = (
     ),
     Rule(
         key="use_distributed_optimizer",
-        message="Muon does not divide its state over ranks",
+        message="Muon does not divide its state over ranks before megatron-core 0.18",
         expected="false, or optimizer dist_muon",
-        breaks=lambda keys, _: keys.text("optimizer") == "muon" and keys.boolean("use_distributed_optimizer"),
+        # megatron/training/arguments.py of 0.17.0; that of 0.18.0 takes its place by the layer-wise one
+        breaks=lambda keys, _: (
+            "muon" in keys.text("optimizer", "adam")
+            and keys.boolean("use_distributed_optimizer")
+            and (stated_version(keys.values) or LAYER_WISE_SINCE) < LAYER_WISE_SINCE
+        ),
         stock=True,
     ),
 )

@@ -5,7 +5,9 @@ from dataclasses import replace
 from projector.config.element_types import ELEMENT_BYTES
 from projector.config.expert_dispatch import FUSED_BACKENDS, fused_dispatch
 from projector.config.keys import Keys
+from projector.config.megatron.compressed import is_compressed
 from projector.config.megatron.graphs import graphed_modules
+from projector.config.megatron.layout import layer_wise
 from projector.config.megatron.vocabulary import padded_vocabulary
 from projector.config.notes import Notes
 from projector.config.optimizers import OptimizerRule, optimizers
@@ -36,6 +38,8 @@ _FP8_RECIPES = {
 }
 _FP4_RECIPES = {"nvfp4": LowPrecision.NVFP4, "mxfp4": LowPrecision.MXFP4, "custom": LowPrecision.NVFP4}
 _FP32_BYTES = 4
+_HYBRID_STEPS = 10
+"""Eight fast iterations and two that settle (DeepSeek-V4's report, section 2.4)."""
 _WIDE_ROUTERS = ("fp32", "fp64")
 """Types in which a router hands on wider probabilities."""
 _SYNC_FREE_DISPATCH_STAGE = 2
@@ -195,8 +199,18 @@ def optimizer(keys: Keys) -> Optimizer:
         moment_copy_bytes=_FP32_BYTES * sum(width < _FP32_BYTES for width in _stated_moments(keys)) if aware else 0.0,
         master_in_state=aware,
         offload_fraction=fraction if keys.boolean("optimizer_cpu_offload") else 0.0,
-        muon_newton_schulz_steps=keys.integer("muon_num_ns_steps", 5, minimum=1),
+        whole_tensors=apart.whole_tensors or layer_wise(keys),
+        muon_newton_schulz_steps=_newton_schulz_steps(keys),
     )
+
+
+def _newton_schulz_steps(keys: Keys) -> int:
+    """Iterations of Muon. For DeepSeek-V4 Primus takes the ten of its report, unless a person states another number.
+
+    AMD-AGI/Primus primus/backends/megatron/patches/ `patch_get_megatron_muon_optimizer_builder` (`deepseekv4`).
+    """
+    stated = keys.integer("muon_num_ns_steps", 5, minimum=1)
+    return stated if keys.stated_by_person("muon_num_ns_steps") or not is_compressed(keys) else _HYBRID_STEPS
 
 
 def software(keys: Keys, notes: Notes) -> Software:
@@ -215,6 +229,7 @@ def software(keys: Keys, notes: Notes) -> Software:
         gradient_accumulation_fusion=keys.boolean("gradient_accumulation_fusion", default=True),
         overlap_gradient_reduce=keys.boolean("overlap_grad_reduce"),
         overlap_parameter_gather=keys.boolean("overlap_param_gather"),
+        overlap_expert_parallel=keys.boolean("overlap_moe_expert_parallel_comm"),
         overlap_tensor_parallel=keys.boolean("tp_comm_overlap"),
         expert_dispatch=_dispatch(keys, notes, turbo=turbo, stage=stage),
         expert_dispatch_units=_dispatch_units(keys, turbo=turbo),

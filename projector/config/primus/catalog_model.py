@@ -9,6 +9,7 @@ from typing import Any
 
 from projector import catalog
 from projector.config.keys import Keys
+from projector.config.megatron.compressed import MODEL_TYPE
 from projector.config.nearest import nearest
 from projector.config.notes import Notes
 from projector.config.primus.facts import primus_facts
@@ -97,6 +98,8 @@ def _mixer_values(model: ModelArchitecture) -> Mapping[str, Any]:
         }
     if mixer is None:
         return {}
+    if mixer.shared_key_value:
+        return _compressed_values(model, mixer)
     grouped = mixer.key_value_heads != mixer.heads
     return {
         "num_attention_heads": mixer.heads,
@@ -107,6 +110,33 @@ def _mixer_values(model: ModelArchitecture) -> Mapping[str, Any]:
         "add_bias_linear": mixer.bias_output,
         "add_qkv_bias": mixer.bias_qkv and not mixer.bias_output,
     }
+
+
+def _compressed_values(model: ModelArchitecture, mixer: Attention) -> Mapping[str, Any]:
+    """DeepSeek-V4's attention, whose ratio a layer is all that differs between layers, and its residual streams."""
+    mixers = [layer.mixer for layer in model.layers if isinstance(layer.mixer, Attention)]
+    indexed = next((each for each in mixers if each.index_heads), None)
+    values: dict[str, Any] = {
+        "model_type": MODEL_TYPE,
+        "num_attention_heads": mixer.heads,
+        "num_query_groups": mixer.key_value_heads,
+        "kv_channels": mixer.head_dim,
+        "q_lora_rank": mixer.query_lora_rank,
+        "o_lora_rank": mixer.output_lora_rank,
+        "o_groups": mixer.output_groups,
+        "attn_sliding_window": mixer.window,
+        "attn_sink": mixer.sinks,
+        "compress_ratios": [each.compression_ratio or 0 for each in mixers],
+        "hc_mult": model.residual_streams,
+        "add_bias_linear": False,
+    }
+    if indexed is not None:
+        values |= {
+            "index_n_heads": indexed.index_heads,
+            "index_head_dim": indexed.index_head_dim,
+            "index_topk": indexed.index_top_k,
+        }
+    return values
 
 
 def _feed_forward_values(model: ModelArchitecture) -> Mapping[str, Any]:

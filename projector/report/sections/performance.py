@@ -1,18 +1,24 @@
 """Where the iteration's time goes."""
 
-from projector.projection import PerformanceProjection, ScheduleResult
-from projector.report.table import bar, columns, heading
-from projector.report.units import GIB, adding_up, percent
+from itertools import groupby
+
+from projector.projection import ChunkTime, PerformanceProjection, ScheduleResult
+from projector.report.table import bar, columns, heading, paragraph
+from projector.report.units import GIB, adding_up, percent, ranges
 
 _BAR = 18
 """Columns of a bar."""
+_ENDS = frozenset({"embedding", "multi-token prediction", "output and loss"})
+"""Parts of a model chunk that are no decoder layers."""
 
 
 def section(performance: PerformanceProjection) -> str:
     """Waterfall, kinds of layers, communication, stages and compared schedules."""
     parts = [heading("Time per iteration, ms"), _waterfall(performance)]
     for title, table in (
+        ("interval of an iteration, ms", _interval(performance)),
         ("one micro batch, ms", _layers(performance)),
+        ("one micro batch through a model chunk, ms: forward, backward to input and weight", _chunks(performance)),
         ("communication per iteration", _communication(performance)),
         (f"pipeline: {performance.schedule.name}, bubble {percent(performance.bubble_ratio)}", _stages(performance)),
         ("schedules compared", _compared(performance)),
@@ -37,6 +43,17 @@ def _waterfall(performance: PerformanceProjection) -> str:
     return columns(rows)
 
 
+def _interval(performance: PerformanceProjection) -> str:
+    """What the interval of an iteration is made of."""
+    below = [each.below_seconds * 1e3 for each in performance.uncertainties]
+    above = [each.above_seconds * 1e3 for each in performance.uncertainties]
+    figures = zip(performance.uncertainties, adding_up(below, digits=1), adding_up(above, digits=1), strict=True)
+    rows = [("  because of", "less", "more")]
+    rows += [(f"  {each.name}", f"{less:,.1f}", f"{more:,.1f}") for each, less, more in figures]
+    rows.append(("= in all", f"{sum(below):,.1f}", f"{sum(above):,.1f}"))
+    return columns(rows) if performance.uncertainties else ""
+
+
 def _layers(performance: PerformanceProjection) -> str:
     rows = [("  layer", "count", "forward", "backward")]
     for each in performance.layer_times:
@@ -45,12 +62,44 @@ def _layers(performance: PerformanceProjection) -> str:
     return columns(rows) if performance.layer_times else ""
 
 
+def _chunks(performance: PerformanceProjection) -> str:
+    """Passes of one micro batch through each model chunk; equal ones of following stages stand in one line."""
+    if not performance.chunks:
+        return ""
+    several = len({each.chunk for each in performance.chunks}) > 1
+    rows = [("  stage", *(["chunk"] if several else []), "layers", "forward", "input", "weight", "ends")]
+    ordered = sorted(performance.chunks, key=lambda each: (each.chunk, each.stage))
+    for (chunk, *figures), run in groupby(ordered, key=_figures):
+        stages_ = ranges([each.stage for each in run])
+        rows.append((f"  {stages_}", *([str(chunk)] if several else []), *map(str, figures)))
+    return columns(rows)
+
+
+def _figures(chunk: ChunkTime) -> tuple[object, ...]:
+    """What makes two chunks equal for a reader, as it is printed."""
+    passes = (chunk.forward_seconds, chunk.backward_input_seconds, chunk.backward_weight_seconds)
+    ends = (part.name.removesuffix(" and loss") for part in chunk.parts if part.name in _ENDS)
+    times = (f"{seconds * 1e3:,.2f}" for seconds in passes)
+    return chunk.chunk, len(chunk.layer_ids), *times, ", ".join(ends) or "-"
+
+
 def _communication(performance: PerformanceProjection) -> str:
-    rows = [("  group", "collective", "MiB", "ms", "exposed ms")]
-    for each in performance.communication:
-        times = (f"{each.seconds * 1e3:,.1f}", f"{each.exposed_seconds * 1e3:,.1f}")
-        rows.append((f"  {each.group}", each.collective, f"{each.message_bytes / 2**20:,.0f}", *times))
-    return columns(rows, left=2) if performance.communication else ""
+    if not performance.communication:
+        return ""
+    rows: list[tuple[str, ...]] = [("  for", "collective", "MiB", "ms", "hidden", "exposed")]
+    lines = [
+        (f"  {each.purpose or each.group}", each.collective, each.message_bytes, each.seconds, each.hidden_seconds)
+        for each in performance.communication
+    ]
+    for purpose, collective, size, seconds, hidden in lines:
+        times = (f"{time * 1e3:,.1f}" for time in (seconds, hidden, seconds - hidden))
+        rows.append((purpose, collective, f"{size / 2**20:,.0f}", *times))
+    sums = (sum(line[3] for line in lines), sum(line[4] for line in lines))
+    total = (f"{time * 1e3:,.1f}" for time in (*sums, sums[0] - sums[1]))
+    rows.append(("= all", "", f"{sum(line[2] for line in lines) / 2**20:,.0f}", *total))
+    again = sum(each.repeated_seconds for each in performance.communication)
+    note = f"{again * 1e3:,.1f} ms of the exposed belong to recomputation."
+    return "\n".join([columns(rows, left=2), *([paragraph(note)] if round(again * 1e3, 1) else [])])
 
 
 def _stages(performance: PerformanceProjection) -> str:

@@ -28,7 +28,7 @@ def section(projection: Projection) -> str:
     if projection.memory is not None:
         lines += _memory(projection.memory)
     if projection.performance is not None:
-        lines.append(_line("speed", _speed(projection.performance)))
+        lines += _speed(projection.performance)
     lines += [_line("speed", f"NOT KNOWN: {each.effect}") for each in projection.unmodelled if each.what == TIME]
     lines += [_line("layout", _layout(projection)), _line("batch", _batch(projection))]
     return "\n".join(lines)
@@ -54,12 +54,20 @@ def _memory(memory: MemoryProjection) -> list[str]:
     return lines
 
 
-def _speed(performance: PerformanceProjection) -> str:
-    return (
-        f"{performance.tokens_per_second_per_device:,.0f} tokens/s/GPU, {duration(performance.iteration_seconds)} per"
-        f" iteration, {performance.tflops_per_device:,.1f} TFLOP/s/GPU,"
+def _speed(performance: PerformanceProjection) -> list[str]:
+    rate, confidence = performance.tokens_per_second_per_device, performance.confidence.lower()
+    figures = (
+        f"{rate:,.0f} tokens/s/GPU, {duration(performance.iteration_seconds)} per iteration,"
+        f" {performance.tflops_per_device:,.1f} TFLOP/s/GPU,"
         f" MFU {percent(performance.mfu)} of {performance.mfu_base_tflops:,.1f}"
+        f" (between {performance.at_least(rate):,.0f} and {performance.at_most(rate):,.0f} tokens/s/GPU,"
+        f" {duration(performance.iteration_seconds_lower)} and {duration(performance.iteration_seconds_upper)};"
+        f" confidence {confidence})"
     )
+    lines = [_line("speed", figures)]
+    if performance.confidence_reasons:
+        lines.append(_line("", f"confidence {confidence}: {'; '.join(performance.confidence_reasons)}"))
+    return lines
 
 
 def _layout(projection: Projection) -> str:

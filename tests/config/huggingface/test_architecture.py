@@ -148,6 +148,8 @@ def test_kinds_of_layers_are_those_of_the_class(name: str, *, switched: bool) ->
 def _kind(layer: DecoderLayer) -> str:
     if not isinstance(layer.mixer, Attention):
         return "unmodelled"
+    if layer.mixer.compression_ratio:
+        return "compressed_sparse_attention" if layer.mixer.index_heads else "heavily_compressed_attention"
     windowed = "sliding_attention" if layer.mixer.window else "full_attention"
     return "chunked_attention" if layer.mixer.chunk else windowed
 

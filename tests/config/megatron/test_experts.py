@@ -35,3 +35,10 @@ def test_a_capacity_is_filled_only_where_padding_is_asked_for(
 )
 def test_the_routers_type_is_read(words: tuple[str, ...], wide: bool) -> None:  # noqa: FBT001 - a case
     assert software(*words).router_in_fp32 is wide
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_overlap_of_expert_communication_is_an_option_that_is_understood(*, overlap: bool) -> None:
+    loaded = arguments(EXPERTS, "--overlap-moe-expert-parallel-comm" if overlap else "")
+    assert loaded.job.software.overlap_expert_parallel is overlap
+    assert not loaded.unmodelled

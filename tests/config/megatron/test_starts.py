@@ -3,9 +3,10 @@
 import pytest
 
 from projector.errors import ConfigurationError, NotAvailable
-from projector.job import RecomputeGranularity
+from projector.job import RecomputeGranularity, Sharding
 from tests.config.megatron.builders import BASE, arguments, assumed, load, unmodelled
 
+OVERLAPPED = f"{BASE} --num-experts 8 --overlap-moe-expert-parallel-comm"
 NOT_STARTED = {
     "fewer positions than the sequence has": (
         BASE.replace("--max-position-embeddings 2048", "--max-position-embeddings 1024"),
@@ -14,10 +15,6 @@ NOT_STARTED = {
     "learned positions of unknown number": (
         BASE.replace("--max-position-embeddings 2048", ""),
         r"max_position_embeddings: is missing; the rows of the learned position table, at least 2048",
-    ),
-    "Muon with a divided state": (
-        f"{BASE} --optimizer muon --use-distributed-optimizer --bf16",
-        r"Muon does not divide",
     ),
     "the precision-aware optimizer alone on each rank": (
         f"{BASE} --bf16 --use-precision-aware-optimizer",
@@ -47,6 +44,18 @@ NOT_STARTED = {
         f"{BASE} --pipeline-model-parallel-size 2 --enable-zero-bubble --recompute-granularity selective",
         r"recompute_granularity: recomputation does not go with a schedule",
     ),
+    "expert communication overlapped without expert parallelism": (
+        OVERLAPPED,
+        r"overlap_moe_expert_parallel_comm: .* without expert parallelism",
+    ),
+    "the same in a pipeline without model chunks": (
+        f"{OVERLAPPED} --expert-model-parallel-size 8 --pipeline-model-parallel-size 2",
+        r"overlap_moe_expert_parallel_comm: .* without several model chunks",
+    ),
+    "the same beside the shared expert's": (
+        f"{OVERLAPPED} --expert-model-parallel-size 8 --moe-shared-expert-overlap",
+        r"overlap_moe_expert_parallel_comm: .* beside the shared expert",
+    ),
     "experts without a place": (
         f"{BASE} --num-experts 8 --moe-expert-capacity-factor 0",
         r"moe_expert_capacity_factor: a capacity of 0",
@@ -66,6 +75,32 @@ NOT_STARTED = {
 def test_what_megatron_asserts_against_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         load(text)
+
+
+@pytest.mark.parametrize("version", ["0.16", "0.17.0"])
+def test_muon_with_a_divided_state_does_not_start_before_megatron_core_divides_it(version: str) -> None:
+    text = f"{BASE} --optimizer muon --use-distributed-optimizer --bf16"
+    with pytest.raises(
+        ConfigurationError, match=r"Muon does not divide its state over ranks before megatron-core 0.18"
+    ):
+        load(text, f"megatron_core_version={version}")
+
+
+@pytest.mark.parametrize(
+    "words", ["muon --use-distributed-optimizer", "adaptive_muon --use-distributed-optimizer", "dist_muon"]
+)
+def test_ranks_divide_the_matrices_of_muon_whole(words: str) -> None:
+    """megatron/training/arguments.py of megatron-core 0.18.0: `use_layer_wise_distributed_optimizer`."""
+    loaded = load(f"{BASE} --bf16 --optimizer {words}")
+    assert loaded.job.parallelism.sharding is Sharding.OPTIMIZER
+    assert loaded.job.optimizer.whole_tensors
+    assert ("by whole matrices" in assumed(loaded)) is not words.startswith("dist")
+
+
+def test_muon_alone_divides_nothing() -> None:
+    job = load(f"{BASE} --bf16 --optimizer muon").job
+    assert job.parallelism.sharding is Sharding.NONE
+    assert not job.optimizer.whole_tensors
 
 
 def test_a_schedule_of_a_fork_is_said_to_be_one() -> None:

@@ -124,6 +124,8 @@ def _one(slot: Slot) -> st.SearchStrategy[Any]:
         return st.sampled_from(["p2p", "all_gather", "a2a", "a2a+p2p"])
     if slot.key == "routing_imbalance":
         return st.floats(1, 64)
+    if slot.key.endswith(("bandwidth_share", "efficiency")):
+        return st.floats(0.01, 1)
     if is_dataclass(slot.kind):
         return _records(slot.kind)
     if issubclass(slot.kind, StrEnum):
