@@ -86,12 +86,13 @@ class Network:
 
     def shift_seconds(self, message_bytes: float, pairs: Iterable[tuple[int, int]]) -> float:
         """Seconds in which the first device of each pair sends to the second; the farthest transfer decides."""
-        ends = list(pairs)
-        # Schedulers fill racks of NVLink hosts with whole stages where ranks are numbered across their edge.
-        watched = ends if self._hosts == 1 else ends[:1]
-        crosses = any(self.domain_of(one) != self.domain_of(other) for one, other in watched)
-        pod = self._overrides.pod_devices
-        far = pod is not None and any(one // pod != other // pod for one, other in ends)
+        pod, crosses, far = self._overrides.pod_devices, False, False
+        for one, other in pairs:
+            crosses = crosses or self.domain_of(one) != self.domain_of(other)
+            far = far or (pod is not None and one // pod != other // pod)
+            # Schedulers fill racks of NVLink hosts with whole stages where ranks are numbered across their edge.
+            if self._hosts > 1 or (crosses and (far or pod is None)):
+                break
         return self.pair_seconds(message_bytes, crosses_nodes=crosses, crosses_pods=crosses and far)
 
     def interface_rate(self, *, paired: bool = False, between_pods: bool = False) -> float:
