@@ -5,7 +5,7 @@ node or by the node's own links, whichever is slower, and each hop adds latency.
 group that leaves one is limited by what is left of an interface between them. Times of a calibration win over all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil, exp, log, log2
 
 from projector.catalog import Device, HardwareOverrides, MeasuredCollective
@@ -84,15 +84,15 @@ class Network:
         """Number of the domain of fast links, a node or a rack of NVLink hosts, that the device of the job lies in."""
         return device // (self._hosts * self._devices_per_node)
 
-    def shift_seconds(self, message_bytes: float, devices: range, distance: int, world: int) -> float:
-        """Seconds in which each of `devices` sends to the one at a distance; the farthest transfer decides."""
-        # Schedulers fill racks of NVLink hosts with whole stages where ranks are numbered across their edge.
-        watched = devices if self._hosts == 1 else devices[:1]
-        ends = [(device, (device + distance) % world) for device in watched]
-        crosses = any(self.domain_of(one) != self.domain_of(other) for one, other in ends)
-        crosses = crosses or self.domain_of(distance) > 0
-        pod = self._overrides.pod_devices
-        far = pod is not None and any(one // pod != other // pod for one, other in ends)
+    def shift_seconds(self, message_bytes: float, pairs: Iterable[tuple[int, int]]) -> float:
+        """Seconds in which the first device of each pair sends to the second; the farthest transfer decides."""
+        pod, crosses, far = self._overrides.pod_devices, False, False
+        for one, other in pairs:
+            crosses = crosses or self.domain_of(one) != self.domain_of(other)
+            far = far or (pod is not None and one // pod != other // pod)
+            # Schedulers fill racks of NVLink hosts with whole stages where ranks are numbered across their edge.
+            if self._hosts > 1 or (crosses and (far or pod is None)):
+                break
         return self.pair_seconds(message_bytes, crosses_nodes=crosses, crosses_pods=crosses and far)
 
     def interface_rate(self, *, paired: bool = False, between_pods: bool = False) -> float:

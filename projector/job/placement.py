@@ -71,6 +71,9 @@ class Parallelism:
     prefetches_layers: bool = True
     """A fully sharded layer's weights are gathered, and its gradients scattered, while another layer computes; False
     where each layer waits for its own, as Composer's FSDP does (llm-foundry)."""
+    pipeline_before_data: bool = False
+    """Pipeline stages of one copy of the model are neighbours in the numbering of ranks, and data-parallel ranks come
+    last (Megatron-LM `use_tp_pp_dp_mapping`); False for stages that come last."""
     context_communication: str = "p2p"
     """How context parallelism exchanges keys and values: p2p, all_gather, a2a or a2a+p2p."""
     context_exchange: int | None = None

@@ -2,14 +2,14 @@
 
 Ranks are numbered as Megatron-LM numbers them by default, order `tp-cp-ep-dp-pp` (megatron/core/parallel_state.py):
 tensor-parallel neighbours first, pipeline stages last. Expert groups have their own numbering over the same ranks,
-`etp-ep-edp-pp`.
+`etp-ep-edp-pp`. With `--use-tp-pp-dp-mapping` pipeline stages come before data parallelism in both.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from math import lcm
 from typing import NamedTuple
 
 from projector.job import Sharding
@@ -60,6 +60,49 @@ class Placement(NamedTuple):
     """Nodes that the group touches."""
     extent: int = 0
     """Devices from the group's first to its last in the global numbering; 0 for as many as its nodes have."""
+
+
+class _Ranks(NamedTuple):
+    """The devices of one group, from its first on, and where groups of its kind start."""
+
+    inner: int
+    """Ranks at the same distance from each other."""
+    stride: int
+    """That distance."""
+    outer: int = 1
+    """Runs of so many ranks."""
+    outer_stride: int = 0
+    """Distance of the first ranks of two runs."""
+    firsts: int = 1
+    """Devices in a row with which groups start."""
+    period: int = 1
+    """Distance after which that repeats."""
+    repeats: int | None = None
+    """Times that it does; None for as long as there are devices."""
+
+    @property
+    def size(self) -> int:
+        """Ranks of the group."""
+        return self.inner * self.outer
+
+    @property
+    def offsets(self) -> list[int]:
+        """Devices from the first on."""
+        starts = range(0, self.outer * (self.outer_stride or 1), self.outer_stride or 1)
+        return [start + self.stride * index for start in starts for index in range(self.inner)]
+
+    def part(self, ranks: int, every: int) -> "_Ranks":
+        """So many of them, one after the other, or one in `every`."""
+        if self.outer == 1:
+            stride = self.stride * every
+            return _Ranks(ranks, stride, firsts=stride, period=ranks * stride)
+        if ranks * every <= self.inner:
+            return self._replace(inner=ranks, stride=self.stride * every, outer=1)
+        inner = max(1, self.inner // every)
+        step = max(1, every // self.inner)
+        return self._replace(
+            inner=inner, stride=self.stride * every, outer=ranks // inner, outer_stride=self.outer_stride * step
+        )
 
 
 _OF_LAYERS = (
@@ -133,6 +176,9 @@ class Layout:
     """Runs of the pipeline in an iteration, each with its share of the micro batches; it drains in between."""
     stages: tuple[Stage, ...]
     """Per pipeline rank, in order."""
+    pipeline_before_data: bool
+    """Ranks of the next pipeline stage follow those of a model's tensor and context parallelism, and data-parallel ones
+    come last."""
     tied_across_stages: bool
     """First and last stage each hold the one token table and reduce its gradient together."""
 
@@ -143,59 +189,77 @@ class Layout:
 
     def size(self, group: Group) -> int:
         """Ranks of a process group."""
-        return self._size_and_stride(group)[0]
+        return self._ranks(group).size
 
     def placement(self, group: Group, *, ranks: int | None = None, every: int = 1) -> Placement:
         """How the group that spreads over most nodes does so, since the others wait for it.
 
         Only `ranks` neighbours of the group, if asked, or `every` so many-th.
         """
-        size, stride = self._size_and_stride(group)
-        size, stride = (size if ranks is None else ranks), stride * every
-        ends = group is Group.EMBEDDING
-        firsts, period = (self.world // self.pipeline, self.world) if ends else (stride, size * stride)
-        return _placed(size, stride, self.devices_per_node, firsts, period)
+        found = self._ranks(group)
+        if ranks is not None or every > 1:
+            found = found.part(found.size if ranks is None else ranks, every)
+        return _placed(found, self.devices_per_node)
+
+    def following(self, rank: int) -> Iterator[tuple[int, int]]:
+        """Devices of a pipeline rank, each with the one of the next rank that it sends to."""
+        stride, period = self._stage_stride, self._stage_stride * self.pipeline
+        ahead = stride if rank + 1 < self.pipeline else stride - period
+        for block in range(0, self.world, period):
+            start = block + rank * stride
+            yield from ((device, device + ahead) for device in range(start, start + stride))
 
     @property
     def layer_groups(self) -> LayerGroups:
         """Where the groups sit that layers communicate over."""
         return LayerGroups(self.devices_per_node, tuple(map(self.placement, _OF_LAYERS)))
 
-    def _size_and_stride(self, group: Group) -> tuple[int, int]:
+    @property
+    def _stage_stride(self) -> int:
+        """Distance of neighbouring pipeline ranks in the global numbering."""
+        return self.tensor * self.context if self.pipeline_before_data else self.world // self.pipeline
+
+    def _ranks(self, group: Group) -> _Ranks:
         """Ranks of a group and the distance between neighbours in the global numbering."""
-        per_stage = self.world // self.pipeline
+        stage, model = self._stage_stride, self.tensor * self.context
+        apart = self.pipeline if self.pipeline_before_data else 1
+        if group is Group.EMBEDDING:
+            ends = 2 if self.tied_across_stages else 1
+            return _Ranks(ends, stage * (self.pipeline - 1) or 1, firsts=stage, period=stage * self.pipeline)
+        if group is Group.DATA and apart > 1 and self.context > 1:
+            outer = (self.data, model * apart)
+            return _Ranks(self.context, self.tensor, *outer, firsts=self.tensor, period=model, repeats=apart)
         found = {
             Group.TENSOR: (self.tensor, 1),
             Group.CONTEXT: (self.context, self.tensor),
             Group.CONTEXT_INNER: (self.context_exchange, self.tensor),
             Group.CONTEXT_OUTER: (self.context // self.context_exchange, self.tensor * self.context_exchange),
-            Group.DATA: (self.data * self.context, self.tensor),
+            Group.DATA: (self.data * self.context, self.tensor * apart),
             Group.EXPERT_TENSOR: (self.expert_tensor, 1),
             Group.EXPERT: (self.expert, self.expert_tensor),
-            Group.EXPERT_DATA: (self.expert_data, self.expert_tensor * self.expert),
-            Group.PIPELINE: (self.pipeline, per_stage),
-            Group.EMBEDDING: (2, per_stage * (self.pipeline - 1)) if self.tied_across_stages else (1, 1),
+            Group.EXPERT_DATA: (self.expert_data, self.expert_tensor * self.expert * apart),
+            Group.PIPELINE: (self.pipeline, stage),
         }
-        return found[group]
+        size, stride = found[group]
+        return _Ranks(size, stride, firsts=stride, period=size * stride)
 
 
 @cache
-def _placed(size: int, stride: int, devices_per_node: int, firsts: int, period: int) -> Placement:
-    """How the ranks of one group, at a distance of `stride`, spread over nodes.
-
-    Groups start at `firsts` devices in a row, and again after every `period`.
-    """
-    extent = (size - 1) * stride + 1
-    if stride >= devices_per_node:
-        return Placement(size=size, ranks_per_node=1, nodes=size, extent=extent)
-    if period % devices_per_node == 0 and firsts <= stride and devices_per_node % stride == 0:
-        most = min(size, devices_per_node // stride)
+def _placed(ranks: _Ranks, devices_per_node: int) -> Placement:
+    """How the ranks of the group spread that touches most nodes."""
+    size, stride = ranks.size, ranks.stride
+    if ranks.outer == 1 and stride >= devices_per_node:
+        return Placement(size=size, ranks_per_node=1, nodes=size, extent=(size - 1) * stride + 1)
+    aligned = ranks.period % devices_per_node == 0 and devices_per_node % stride == 0
+    if ranks.outer == 1 and aligned and ranks.firsts <= stride:
+        most, extent = min(size, devices_per_node // stride), (size - 1) * stride + 1
         return Placement(size=size, ranks_per_node=most, nodes=(extent - 1) // devices_per_node + 1, extent=extent)
     starts = {
         (again + first) % devices_per_node
-        for again in range(0, lcm(period, devices_per_node), period)
-        for first in range(min(firsts, devices_per_node))
+        for again in range(0, ranks.period * (ranks.repeats or devices_per_node), ranks.period)
+        for first in range(min(ranks.firsts, devices_per_node))
     }
-    spread = [Counter((start + stride * index) // devices_per_node for index in range(size)) for start in starts]
+    offsets = ranks.offsets
+    spread = [Counter((start + offset) // devices_per_node for offset in offsets) for start in sorted(starts)]
     widest = max(spread, key=lambda nodes: (len(nodes), -max(nodes.values())))
-    return Placement(size=size, ranks_per_node=max(widest.values()), nodes=len(widest), extent=extent)
+    return Placement(size=size, ranks_per_node=max(widest.values()), nodes=len(widest), extent=offsets[-1] + 1)

@@ -199,6 +199,7 @@ def _assemble(job: TrainingJob, target: Target, stages: tuple[Stage, ...]) -> La
         expert_tensor=expert_tensor,
         context=degrees.context,
         context_exchange=degrees.context_exchange or 1,
+        pipeline_before_data=degrees.pipeline_before_data,
         data=data,
         expert_data=expert_data,
         sequence_parallel=degrees.sequence_parallel and degrees.tensor > 1,

@@ -43,9 +43,8 @@ def transfers(job: TrainingJob, layout: Layout, costs: CostModel) -> tuple[float
     if layout.pipeline == 1:
         return (0.0,)
     message = shapes_of(job, layout).carried_bytes
-    step = layout.world // layout.pipeline
-    ranks = (range(rank * step, rank * step + step) for rank in range(layout.pipeline))
-    return tuple(costs.network.shift_seconds(message, rank, step, layout.world) for rank in ranks)
+    ranks = range(layout.pipeline)
+    return tuple(costs.network.shift_seconds(message, layout.following(rank)) for rank in ranks)
 
 
 def sent(layout: Layout, rank: int, *, carried_bytes: int, exposed_seconds: float, exposure: float) -> Traffic:

@@ -16,7 +16,7 @@ _WHY = "`--calibration`; a shape it lacks takes the model's time x the median ra
 
 GIGA = 1e9
 """Bytes of a gigabyte."""
-_WHY_LINKS = "`--hardware-config`; what it leaves out is the catalog's, as `projector devices NAME` lists it"
+_WHY_LINKS = "`--hardware-config`; what it leaves out is the catalog's, as `projector devices --output json` lists it"
 _WHY_CALLS = "`--calibration`; a group it lacks takes the model's time x the ratio of the nearest measured group"
 
 

@@ -33,6 +33,11 @@ def test_model_chunks_per_stage_come_from_any_spelling(values: dict[str, object]
     assert load(flat_text(**values)).job.parallelism.virtual_pipeline == want
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_the_order_of_ranks_is_read(*, before: bool) -> None:
+    assert load(flat_text(**PP, use_tp_pp_dp_mapping=before)).job.parallelism.pipeline_before_data is before
+
+
 IMPOSSIBLE: dict[str, tuple[dict[str, object], str]] = {
     "contradiction": (
         {**PP, "num_virtual_stages_per_pipeline_rank": 2, "virtual_pipeline_model_parallel_size": 4},

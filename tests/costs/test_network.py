@@ -155,9 +155,10 @@ def test_what_lies_between_pods_slows_those_that_leave_one_alone() -> None:
     for kind in (REDUCE, GATHER, EXCHANGE):
         assert narrow.seconds(kind, GIB, within) == usual.seconds(kind, GIB, within)
         assert narrow.seconds(kind, GIB, spread) > 2 * usual.seconds(kind, GIB, spread)
-    stages = [network.shift_seconds(GIB, range(32, 64), 32, 128) for network in (usual, narrow)]
+    within_a_pod, across = ([(start + each, start + each + 32) for each in range(32)] for start in (0, 32))
+    stages = [network.shift_seconds(GIB, across) for network in (usual, narrow)]
     assert stages[1] > 4 * stages[0]
-    assert narrow.shift_seconds(GIB, range(32), 32, 128) == usual.shift_seconds(GIB, range(32), 32, 128)
+    assert narrow.shift_seconds(GIB, within_a_pod) == usual.shift_seconds(GIB, within_a_pod)
 
 
 def test_a_setup_of_interfaces_fades_with_their_bytes() -> None:

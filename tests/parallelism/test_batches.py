@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from projector.errors import BatchIndivisible
 from projector.job import MixtureOfExperts, Parallelism, Scaling
-from projector.operations import Group
 from projector.parallelism import minimum_nodes, resolve
 from projector.parallelism.batch import micro_batches
-from tests.layers.builders import DENSE, MOE, job, mixtral, model, target
+from tests.layers.builders import MOE, job, mixtral, model, target
 
 SIX = MixtureOfExperts(experts=6, top_k=2, expert_ffn=512)
 
@@ -55,42 +54,6 @@ def test_weak_scaling_grows_the_batch_from_the_smallest_cluster() -> None:
 
 def test_strong_scaling_keeps_the_batch() -> None:
     assert resolve(job(global_=128), target(nodes=8)).micro_batches == 2
-
-
-@given(
-    st.sampled_from([1, 2, 4, 8]),
-    st.sampled_from([1, 2, 4]),
-    st.sampled_from([1, 2, 4]),
-    st.sampled_from([4, 8]),
-    st.integers(1, 4),
-)
-def test_groups_spread_over_nodes_as_an_enumeration_of_ranks_says(
-    tensor: int, context: int, pipeline: int, per_node: int, data: int
-) -> None:
-    """Against mixed-radix ranks in Megatron-LM's order tp-cp-dp-pp, taken apart one by one."""
-    world = tensor * context * pipeline * data
-    if world % per_node:
-        return
-    asked = job(
-        model((DENSE,) * 8),
-        global_=data * pipeline,
-        layout=Parallelism(tensor=tensor, context=context, pipeline=pipeline, sequence_parallel=False),
-    )
-    resolved = resolve(asked, target(nodes=world // per_node, devices_per_node=per_node))
-    places = [
-        (rank % tensor, rank // tensor % context, rank // (tensor * context) % data, rank // (world // pipeline))
-        for rank in range(world)
-    ]
-    free = {Group.TENSOR: {0}, Group.CONTEXT: {1}, Group.DATA: {1, 2}, Group.PIPELINE: {3}}
-    for group, axes in free.items():
-        members = [
-            rank for rank, place in enumerate(places) if all(place[axis] == 0 for axis in range(4) if axis not in axes)
-        ]
-        nodes = [rank // per_node for rank in members]
-        placement = resolved.placement(group)
-        assert placement.size == len(members) == resolved.size(group)
-        assert placement.nodes == len(set(nodes))
-        assert placement.ranks_per_node == max(nodes.count(node) for node in nodes)
 
 
 def test_the_fewest_nodes_suit_dense_and_expert_groups_both() -> None:

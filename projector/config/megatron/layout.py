@@ -73,6 +73,7 @@ def parallelism(keys: Keys, notes: Notes, *, layers: int, stock: bool = False) -
         reshard_after_forward=keys.boolean("torch_fsdp2_reshard_after_forward", default=True),
         context_communication=_context_communication(keys, notes),
         context_exchange=_context_exchange(keys),
+        pipeline_before_data=keys.boolean("use_tp_pp_dp_mapping"),
     )
     if stated.spread_remainder:
         _note_uneven_stages(stated, notes, layers=layers)
