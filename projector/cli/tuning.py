@@ -249,7 +249,7 @@ KNOBS: tuple[Row, ...] = (
         "PRIMUS_USE_V4_TRITON_CSA_ATTENTION",
         "Whether a kernel of DeepSeek-V4's attention reads chosen keys itself.",
         "as configured",
-        "`software.gathered_keys`: false for 1",
+        "`software.gathered_keys`: false for 1, true for 0",
         _either,
         PROJECTIONS,
     ),
