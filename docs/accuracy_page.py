@@ -9,6 +9,7 @@ from projector.projection import MemoryLevel
 from tests.accuracy import whole
 from tests.accuracy.memory_predictors import with_memory_predictors
 from tests.accuracy.misses import causes, largest_misses
+from tests.accuracy.ranking import rankings, table
 from tests.accuracy.rows import MEMORY_QUANTITIES, Row
 from tests.accuracy.scoring import LEVELS, Figure, ScoredRow, coverage
 from tests.accuracy.trivial import anchored, with_constant_speed
@@ -82,6 +83,13 @@ LADDERS = """
 ## Scaling ladders
 
 Each run is projected from the measured smallest run of its ladder, as after a benchmark on few nodes.
+"""
+RANKINGS = """
+## Rankings of layouts
+
+Runs of one model on as many GPUs of a kind with equal sequences and global batch, fitted ones too, that differ in
+layout, recomputation, precision or software: Kendall's tau over their pairs, 1 where all rank as measured. A group has
+at least three.
 """
 EVERY = """
 ## Every row
@@ -194,6 +202,7 @@ def render() -> str:
         (TIME, _time(with_constant_speed(time, rows, speeds))),
         (TIME_INTERVALS, time_intervals(time, rows)),
         (LADDERS, _lines(anchored(time, rows))),
+        (RANKINGS, table(rankings(time, rows))),
         (EVERY, folded(figures, rows)),
     )
     return "\n".join("\n".join((title, *lines)) for title, lines in parts) + "\n"
