@@ -39,6 +39,7 @@ class BlockTimes:
         self._scales = self._scaling()
         self._operations: dict[int, Operations] = {}
         self._blocks: dict[tuple[int, Again], tuple[Operations, BlockTime]] = {}
+        self._runs: dict[int, list[tuple[int, BlockTime]]] = {}
         self._chunks: dict[tuple[tuple[int, int], ...], BlockTime] = {}
 
     def chunk(self, chunk: Chunk) -> BlockTime:
@@ -59,17 +60,25 @@ class BlockTimes:
 
         The exchange behind its passes comes last.
         """
+        if chunk.virtual_stage not in self._runs:
+            self._runs[chunk.virtual_stage] = self._found(chunk)
+        return self._runs[chunk.virtual_stage]
+
+    def _found(self, chunk: Chunk) -> list[tuple[int, BlockTime]]:
         layers, again = self._job.model.layers, recomputed_layers(self._job.recompute, chunk.layer_ids)
-        held = [self.layer(layers[index], recomputed=index in again) for index in chunk.layer_ids]
-        blocks = [
-            *([self.embedding()] if chunk.embedding else []),
-            *held,
-            *([self.multi_token_prediction()] * chunk.mtp_layers if chunk.mtp_layers else []),
-            *([self.output()] if chunk.output else []),
-            *([self._scales] if chunk.layer_ids and self._scales is not None else []),
-        ]
-        equal = (list(run) for _, run in groupby(blocks, key=id))
-        return [(len(run), run[0]) for run in equal]
+        found = [(1, self.embedding())] if chunk.embedding else []
+        for (_, recomputed), indices in groupby(chunk.layer_ids, lambda index: (id(layers[index]), index in again)):
+            first, *others = indices
+            found.append((1 + len(others), self.layer(layers[first], recomputed=recomputed)))
+        if chunk.mtp_layers:
+            found.append((chunk.mtp_layers, self.multi_token_prediction()))
+        if chunk.output:
+            found.append((1, self.output()))
+        if chunk.layer_ids and self._scales is not None:
+            found.append((1, self._scales))
+        # Equal layers of a model need not be one object, but their blocks are.
+        equal = (list(run) for _, run in groupby(found, lambda run: id(run[1])))
+        return [(sum(count for count, _ in run), run[0][1]) for run in equal]
 
     def _scaling(self) -> BlockTime | None:
         """Exchange of the largest values that delayed scaling needs, once behind each pass of a chunk.
