@@ -68,6 +68,23 @@ TIME = """
 `inside` is the share of the held rows whose measured value the interval holds, `width` the median half width of their
 intervals in percent of the projected value.
 """
+TIME_MISSES = """
+## What time misses, and what would measure it
+
+| runs | missed as | effect that is missing | what would measure it |
+| --- | --- | --- | --- |
+| eager mixtures on NVIDIA GPUs, containers before 26.04 | far too fast | host time of an expert layer beyond counted launches; waiting of ranks that are not in step | one eager expert layer per platform and container: time of the host alone, launches, synchronisations |
+| mixtures whose experts lie across nodes, with overlap | too slow | rate of the dispatcher between nodes, by units of the GPU that it takes | dispatch and combine by message, nodes and units |
+| dense models under full sharding on GB200, containers of 2025 | too fast | rates of that software; the file has those of later ones | a table of products and of gathering in that container |
+| H100 of 500 W | too fast | the clock that a lower power limit leaves to each precision | sustained clock and rate by power limit |
+| A100 with short sequences, zero-bubble's fork | too fast, all schedules alike | rates of small products and of a fork's eager kernels | products of 1,024 to 4,096 rows on A100 |
+| llm-foundry with one sequence of 8,192 tokens | too fast | not established: flags of offloading are not printed | a profile of one layer |
+| full recomputation over pipeline stages, Korthikanti et al. | too slow | not established: two rows | a profile of one stage |
+| fine-tuning of 8B models | too slow | lengths of packed samples are not printed | `--packed-length` from the data |
+| papers without a printed number of model chunks | too slow | the input | the launch script |
+| tiny models of continuous integration | far too fast | start-up and host time of steps below 100 ms | nothing of use to a large job |
+| mixtures over few ranks of a mesh on MI355X, older Primus | too slow | all-to-all over a part of the links | RCCL tables of 2 and 4 ranks |
+"""
 TIME_INTERVALS = """
 ## Intervals of time
 
@@ -77,7 +94,7 @@ decides the time: model chunks of a stage, the dispatcher of experts, attention 
 
 **Confidence** is `High` where half of the held runs with each of the job's modes are projected within 5 %, at least
 three of them, and the interval reaches at most 10 % to either side; `Low` where nobody measured a mode or it reaches
-more than 25 %; `Medium` in between. The modes are data, `projector/catalog/measured-times.yaml`.
+more than 25 %; `Medium` in between. The modes are data, `projector/catalog/measured-times.json`.
 """
 LADDERS = """
 ## Scaling ladders
@@ -200,6 +217,7 @@ def render() -> str:
         (SCHEDULES, beside_one_f_one_b(memory, rows)),
         (MISSES, _misses(memory, rows)),
         (TIME, _time(with_constant_speed(time, rows, speeds))),
+        (TIME_MISSES, ()),
         (TIME_INTERVALS, time_intervals(time, rows)),
         (LADDERS, _lines(anchored(time, rows))),
         (RANKINGS, table(rankings(time, rows))),

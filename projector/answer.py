@@ -141,7 +141,7 @@ def halves(
     job: TrainingJob, target: Target, *, replay: bool = True, rates: MeasuredRates | None = None
 ) -> tuple[MemoryProjection, PerformanceProjection]:
     """Memory and time of a job on a target, with measured `rates` where there are any; raises `InputError`."""
-    from projector.performance import project_performance  # noqa: PLC0415 - as in `_performance`
+    from projector.performance import project_performance  # noqa: PLC0415 - memory alone does not need it
 
     device = catalog.device(target.device)
     job, layout = _laid_out(job, target, device)

@@ -49,11 +49,21 @@ def _tuning(of_file: Tuning | None, asked: Tuning | None) -> Tuning | None:
 
 def stated_choices(job: TrainingJob, question: Question) -> tuple[tuple[Assumption, ...], tuple[str, ...]]:
     """What the question states of attention and hyper-connections, and what of it finds nothing to change."""
-    found = tuple(_choices(job, question))
+    found = (*_choices(job, question), *_imbalance(job, question))
     counted = tuple(
         Assumption(what=what, why="in place of what the file says") for what, lacking in found if not lacking
     )
     return counted, tuple(f"{what} ({lacking})" for what, lacking in found if lacking)
+
+
+def _imbalance(job: TrainingJob, question: Question) -> Iterator[tuple[str, str]]:
+    if question.routing_imbalance is None:
+        return
+    lacking = "" if job.model.expert_blocks else "the model has no experts"
+    if job.software.force_load_balancing:
+        lacking = "moe_router_force_load_balancing gives every expert the same"
+    if lacking:
+        yield "routing_imbalance", lacking
 
 
 def _choices(job: TrainingJob, question: Question) -> Iterator[tuple[str, str]]:

@@ -106,7 +106,8 @@ def _left_open(question: Question, loaded: LoadedConfiguration, device: Device) 
     if own and software.attention_backend is None:
         yield Unstated.ATTENTION
     # A file that says 1 says what every file without a factor means.
-    unknown_host = question.host_factor is None and software.host_factor == 1
+    described = software.processes_bound or software.transformer_engine is not None
+    unknown_host = question.host_factor is None and software.host_factor == 1 and not described
     if loaded.job.model.expert_blocks and unknown_host:
         yield Unstated.HOST
 
@@ -169,6 +170,9 @@ def method(question: Question, device: Device, job: TrainingJob) -> tuple[Assump
         found.append(Assumption(what=f"a clock of {question.clock_mhz:g} MHz", why=why))
     if device.file is not None and device.estimated("gemm_tflops.bf16"):
         found.append(Assumption(what=f"rates of {device.name}", why=device.provenance["gemm_tflops.bf16"].why))
+    if job.model.expert_blocks and job.software.routing_imbalance is None and not job.software.force_load_balancing:
+        why = "nothing states how uneven it is; say --routing-imbalance"
+        found.append(Assumption(what="time under balanced routing of tokens", why=why))
     from projector.costs.figures import assumed_rates  # noqa: PLC0415 - loaded by now
 
     for name, why in assumed_rates(device, job.precision.low_precision).items():

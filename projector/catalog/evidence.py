@@ -1,5 +1,6 @@
 """How well memory and time of measured runs are projected, by mode of the job."""
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import NamedTuple
 from projector.catalog.facts import Facts, read_mapping
 
 _FILE = Path(__file__).parent / "measured-modes.yaml"
-_TIMES = Path(__file__).parent / "measured-times.yaml"
+_TIMES = Path(__file__).parent / "measured-times.json"
 
 
 class MeasuredMode(NamedTuple):
@@ -65,7 +66,7 @@ class MeasuredTime(NamedTuple):
 @cache
 def measured_times() -> Mapping[str, MeasuredTime]:
     """Every mode of which time was measured, by name."""
-    modes = Facts(read_mapping(_TIMES), place=_TIMES.name).inner("modes")
+    modes = Facts(json.loads(_TIMES.read_bytes()), place=_TIMES.name).inner("modes")
     return {name: _time(modes.inner(name)) for name in modes}
 
 

@@ -1,6 +1,6 @@
 """The one table of everything that the command line understands: options here, environment variables beside it.
 
-Later work moves rows from `REFUSED` to `WORKS`; the reference page and the tests are made from this table.
+The reference page and the tests are made from this table.
 """
 
 from functools import partial

@@ -42,18 +42,6 @@ def _no_effect(name: str, group: str, meaning: str, why: str) -> Row:
     )
 
 
-def _refused(name: str, meaning: str, instead: str) -> Row:
-    return Row(
-        name=name,
-        group=_SIMULATION,
-        meaning=meaning,
-        becomes=instead,
-        fate=Fate.REFUSED,
-        value="V",
-        commands=PROJECTIONS,
-    )
-
-
 def _benchmark(name: str, meaning: str) -> Row:
     return _no_effect(name, _QUIET, meaning, "no benchmark is run")
 

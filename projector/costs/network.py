@@ -136,7 +136,10 @@ class Network:
         placement = self._by_domain(placement)
         if placement.nodes > 1:
             others = visits.places(placement.nodes) * (placement.nodes - 1) / placement.nodes
-            network = device.expert_dispatch_network_bytes_per_second or self.interface_rate()
+            network = self.interface_rate()
+            if device.expert_dispatch_network_bytes_per_second is not None:
+                usual = Network(device, self._devices_per_node).interface_rate()
+                network *= device.expert_dispatch_network_bytes_per_second / usual
             seconds = max(seconds, visits.token_bytes * others / network)
         return seconds + (device.expert_dispatch_seconds or 0.0)
 

@@ -174,8 +174,12 @@ def _trained(
     back = ElementWise(
         name="indexer_loss_backward", bytes_read=2 * moved, bytes_written=2 * moved, kernels=2 * LOSS_PASSES
     )
-    towards_inputs = tuple(replace(product, n=product.k, k=product.n) for product in reversed(products))
-    towards_weights = tuple(replace(product, m=product.n, n=product.k, k=product.m) for product in products)
+    towards_inputs = tuple(
+        replace(product, n=product.k, k=product.n, layout=GemmLayout.NN) for product in reversed(products)
+    )
+    towards_weights = tuple(
+        replace(product, m=product.n, n=product.k, k=product.m, layout=GemmLayout.NT) for product in products
+    )
     return replace(
         operation,
         forward=(*operation.forward, loss),

@@ -130,6 +130,7 @@ def token_visits(moe: MixtureOfExperts, token_bytes: int) -> TokenVisits:
     return TokenVisits(
         token_bytes=token_bytes,
         top_k=moe.top_k,
+        experts=moe.experts,
         groups=moe.expert_groups,
         chosen_groups=moe.chosen_groups,
     )

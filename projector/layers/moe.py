@@ -163,17 +163,20 @@ def _travel(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> tuple[Work,
 
 
 def _expert_collective(moe: MixtureOfExperts, shapes: Shapes, *, back: bool) -> Collective:
-    """DeepEP sends a token once to each rank that needs it, and once to each node on the network."""
+    """DeepEP sends a token once to each rank that needs it, and once to each node on the network.
+
+    All ranks wait for the busiest one, which receives more rows than its share.
+    """
     match shapes.software.expert_dispatch:
         case ExpertDispatch.ALL_GATHER:
             kind = CollectiveKind.REDUCE_SCATTER if back else CollectiveKind.ALL_GATHER
             return Collective(kind=kind, group=Group.EXPERT, message_bytes=shapes.residual_bytes * shapes.expert)
         case ExpertDispatch.DEEPEP | ExpertDispatch.HYBRIDEP:
-            visits = token_visits(moe, shapes.residual_bytes)
-            message = round(shapes.residual_bytes * visits.places(shapes.expert))
+            visits = token_visits(moe, round(shapes.residual_bytes * shapes.routing_factor))
+            message = round(visits.token_bytes * visits.places(shapes.expert))
             exchange = CollectiveKind.ALL_TO_ALL
             return Collective(kind=exchange, group=Group.EXPERT, message_bytes=message, visits=visits)
-    sent = _dispatched_bytes(moe, shapes)
+    sent = round(_dispatched_bytes(moe, shapes) * shapes.routing_factor)
     return Collective(kind=CollectiveKind.ALL_TO_ALL, group=Group.EXPERT, message_bytes=sent)
 
 

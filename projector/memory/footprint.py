@@ -12,7 +12,7 @@ from types import MappingProxyType
 from projector.identity import remembered
 from projector.layers import is_recomputed
 from projector.memory.delayed import waiting_gradients, waiting_inputs
-from projector.operations import Collective, Group, Operation, Operations, Work
+from projector.operations import Collective, Group, Operation, Operations
 
 LOSS = "loss"
 """Component whose saved tensors no weight gradient reads."""
@@ -99,10 +99,6 @@ def before_experts(operations: Operations) -> Operations:
     ]
     half = operations[: sends.index(True)] if any(sends) else operations
     return tuple(each for each in half if each.component != "shared_expert")
-
-
-def _is_exchange(work: Work) -> bool:
-    return isinstance(work, Collective) and work.group is Group.EXPERT
 
 
 @remembered

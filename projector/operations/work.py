@@ -202,7 +202,9 @@ class TokenVisits(NamedTuple):
     token_bytes: int
     """Bytes of all of the device's tokens, once."""
     top_k: int
-    """Experts that a token visits."""
+    """Experts that a token visits, no two of them alike."""
+    experts: int
+    """Experts of a layer, as many in each place."""
     groups: int = 1
     """Groups that the router divides the experts into."""
     chosen_groups: int = 1
@@ -211,18 +213,26 @@ class TokenVisits(NamedTuple):
     def places(self, places: int) -> float:
         """Of so many places with as many experts each, how many a token visits on average under balanced routing.
 
-        n (1 - (1 - 1/n)^K) of n places within reach of K experts that are chosen independently.
+        A place with E' of E experts within reach is missed by K of them in C(E - E', K) of C(E, K) ways.
         """
-        if self.chosen_groups >= self.groups or (places % self.groups and self.groups % places):
-            return places * (1 - (1 - 1 / places) ** self.top_k)
+        limited = self.chosen_groups < self.groups and not (places % self.groups and self.groups % places)
+        if not limited:
+            return places * self._hit(self.experts // places, self.experts)
+        pool = self.experts * self.chosen_groups // self.groups
         if places >= self.groups:
-            reached = places // self.groups * self.chosen_groups
-            return reached * (1 - (1 - 1 / reached) ** self.top_k)
-        held, others = self.groups // places, self.groups - self.groups // places
-        most = min(held, self.chosen_groups)
-        ways = [comb(held, chosen) * comb(others, self.chosen_groups - chosen) for chosen in range(most + 1)]
-        hits = (way * (1 - (1 - chosen / self.chosen_groups) ** self.top_k) for chosen, way in enumerate(ways))
+            return places // self.groups * self.chosen_groups * self._hit(self.experts // places, pool)
+        held, group = self.groups // places, self.experts // self.groups
+        ways = [
+            comb(held, chosen) * comb(self.groups - held, self.chosen_groups - chosen)
+            for chosen in range(min(held, self.chosen_groups) + 1)
+        ]
+        hits = (way * self._hit(chosen * group, pool) for chosen, way in enumerate(ways))
         return places * sum(hits) / comb(self.groups, self.chosen_groups)
+
+    def _hit(self, held: int, pool: int) -> float:
+        """How likely one of the experts of a token, drawn from a pool, is among those that a place holds."""
+        others = pool - held
+        return 1.0 if others < self.top_k else 1 - comb(others, self.top_k) / comb(pool, self.top_k)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -116,6 +116,16 @@ class Again(NamedTuple):
     """It keeps matrix products."""
 
 
+def forward_flops(operations: Operations) -> float:
+    """Floating-point operations of matrix products and attention in the forward pass."""
+    return sum(
+        work.flops
+        for operation in operations
+        for work in operation.forward
+        if not isinstance(work, Collective | ElementWise)
+    )
+
+
 @remembered
 def timed(operations: Operations, costs: CostModel, software: Software, name: str, again: Again) -> BlockTime:
     """The time of a block on one device, data-parallel communication apart.
@@ -138,12 +148,7 @@ def timed(operations: Operations, costs: CostModel, software: Software, name: st
         backward_input=NOTHING.plus(*towards_input, *(passed.redone() for passed in second)),
         backward_weight=NOTHING.plus(*towards_weights),
         held=held_by(operations),
-        forward_flops=sum(
-            work.flops
-            for operation in operations
-            for work in operation.forward
-            if not isinstance(work, Collective | ElementWise)
-        ),
+        forward_flops=forward_flops(operations),
         forward_clocks=launches.forward(operations),
         backward_clocks=launches.backward(operations, rerun),
     )

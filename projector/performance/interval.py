@@ -119,7 +119,8 @@ def confidence_of(
     """
     # Widths are whole percents of seconds: what rounding leaves must not decide.
     width = round(performance.half_width_percent, 3)
-    wide = f"the interval of time reaches {width:.0f} % of what is expected to either side"
+    below, above = performance.reach_percent
+    wide = f"the interval of time reaches {below:.0f} % below and {above:.0f} % above what is expected"
     listed = measured_times()
     missing = [f"no measured run with {mode} is published" for mode in performance.modes if mode not in listed]
     missing += [wide] if width > WIDE_PERCENT else []

@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 
 from projector.catalog import Device, HardwareOverrides, MeasuredRates
-from projector.costs import CostModel, Network
+from projector.costs import GEMM_BACKENDS, CostModel, Network
 from projector.costs.curves import MeasuredCollectives
 from projector.costs.measured import MeasuredCosts, Use
 from projector.identity import remembered
-from projector.job import ExpertDispatch, MixtureOfExperts, TrainingJob
+from projector.job import MixtureOfExperts, TrainingJob
 from projector.parallelism import LayerGroups, Layout
 from projector.provenance import Assumption
 
@@ -52,7 +52,8 @@ class Measurements:
 
     def costs(self, device: Device, overrides: HardwareOverrides | None) -> CostModel:
         """The cost model at one clock; without rates one object for all layouts whose layers cost the same."""
-        if self._shapes is None:
+        # A name of somebody else's backend may stand for another one later.
+        if self._shapes is None and self._backend in GEMM_BACKENDS:
             return _modelled(device, self._groups, self._backend, overrides)
         return CostModel(
             device,
@@ -100,7 +101,7 @@ class Measurements:
         exchanged = self._layout.expert > 1 and any(
             isinstance(layer.feed_forward, MixtureOfExperts) for layer in self._job.model.layers
         )
-        if self._job.software.expert_dispatch is not ExpertDispatch.DEEPEP or not exchanged:
+        if not (self._job.software.expert_dispatch.sends_once and exchanged):
             return ()
         name, rate = "expert_dispatch_bytes_per_second", self.device.expert_dispatch_bytes_per_second
         if rate is None:

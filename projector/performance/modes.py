@@ -8,7 +8,7 @@ _SMALL_HIDDEN = 4096
 
 
 def modes_of(job: TrainingJob, device: Device) -> tuple[str, ...]:
-    """Names of the job's modes, as `catalog/measured-times.yaml` lists them.
+    """Names of the job's modes, as `catalog/measured-times.json` lists them.
 
     Kernels and host of a kind of layers depend on who wrote them and for whose GPUs; rates on the very GPU. Mixtures of
     experts differ more by dispatcher, host and container than by GPU, so that runs on all GPUs of a vendor stand

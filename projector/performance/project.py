@@ -108,10 +108,14 @@ class _Pipeline(NamedTuple):
 
     def _hidden(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
         """Seconds by which a chunk's forward and another's backward take less together, by rank and chunks."""
-        return tuple(
-            tuple(tuple(hidden_seconds(ahead.layers, back.layers) for back in rank) for ahead in rank)
-            for rank in self.chunks
-        )
+        return tuple(tuple(tuple(_hidden_of(ahead, back) for back in rank) for ahead in rank) for rank in self.chunks)
+
+
+def _hidden_of(ahead: BlockTime, back: BlockTime) -> float:
+    """What a forward and a backward take less together, but no less than the host needs to start both."""
+    started = ahead.forward_clocks.host_to_host + back.backward_clocks.host_to_host
+    together = ahead.forward.seconds + back.backward.seconds
+    return max(0.0, min(hidden_seconds(ahead.layers, back.layers), together - started))
 
 
 def project_performance(  # noqa: PLR0913 - what decides the time of a job

@@ -18,11 +18,14 @@ PLACE = "tuning.sampled_ratios"
 def sampled(job: TrainingJob) -> TrainingJob:
     """The job whose layers attend in turn like those of its sample; itself where it has none.
 
-    Raises `ConfigurationError` for a compression ratio that no layer of the model has.
+    Raises `ConfigurationError` for a compression ratio that no layer of the model has, and for no layers.
     """
     tuning = job.tuning
     if tuning is None or tuning.sampled_layers is None or not attends_in_several_ways(job.model):
         return job
+    if tuning.sampled_layers < 1:
+        message, place = f"{tuning.sampled_layers}", "tuning.sampled_layers"
+        raise ConfigurationError(message, place=place, expected="a number of layers from 1")
     count = min(tuning.sampled_layers, len(job.model.layers))
     found = [layer.mixer for layer in job.model.layers[:count]]
     if tuning.sampled_ratios and has_ratios(job.model):

@@ -1,5 +1,6 @@
 """Time of layers and of the model chunks that pipeline ranks hold."""
 
+from dataclasses import replace
 from itertools import groupby
 
 from projector.costs import CostModel
@@ -10,9 +11,10 @@ from projector.layers.ends import shaped_embedding, shaped_output
 from projector.layers.routing import stated_imbalance
 from projector.operations import NO_PARAMETERS, Operations, held_by
 from projector.parallelism import Chunk, Layout
-from projector.performance.blocks import Again, BlockTime, timed
+from projector.performance.blocks import Again, BlockTime, forward_flops, timed
 from projector.performance.combined import layer_parts
 from projector.performance.data_parallel import Communicator, sharded_layer
+from projector.performance.host import launched
 from projector.performance.muon import matrices_of
 from projector.performance.passes import SCALES, PassTime
 from projector.performance.tuning import tuned
@@ -28,6 +30,9 @@ class BlockTimes:
         self._costs = costs
         # The busiest device's experts decide: all ranks wait for it in every exchange of tokens.
         self._shapes = shapes_of(job, layout, routing_factor=stated_imbalance(job, layout) or 1.0)
+        dropless = replace(job.software, expert_capacity_factor=None, sync_free_stage=0)
+        self._needed = replace(self._shapes, routing_factor=1.0, software=dropless)
+        self._chosen: dict[int, tuple[BlockTime, BlockTime]] = {}
         recompute = job.recompute
         by_operation = recompute.granularity is RecomputeGranularity.OPERATIONS
         self._selective = Again(modules=recomputed_modules(recompute))
@@ -98,8 +103,16 @@ class BlockTimes:
         operations = self._operations.get(id(layer))
         if operations is None:
             operations = self._operations[id(layer)] = self._tuned(shaped_layer(layer, self._shapes), layer)
-        name = "moe layer" if isinstance(layer.feed_forward, MixtureOfExperts) else "dense layer"
-        return self._block(name, operations, self._rerun if recomputed else self._usual)
+        again = self._rerun if recomputed else self._usual
+        if not isinstance(layer.feed_forward, MixtureOfExperts):
+            return self._block("dense layer", operations, again)
+        # What the model needs is what its tokens choose: rows of padding and of an uneven routing are overhead.
+        block = self._block("moe layer", operations, again)
+        key = id(block)
+        if key not in self._chosen:
+            needed = forward_flops(shaped_layer(layer, self._needed))
+            self._chosen[key] = block, block._replace(forward_flops=needed)
+        return self._chosen[key][1]
 
     def embedding(self) -> BlockTime:
         """Time of the token table."""
@@ -128,7 +141,13 @@ class BlockTimes:
             if self._layout.sharding is Sharding.PARAMETERS:
                 gathered, scattered = self._weight_traffic(operations, block.forward.seconds, block.backward.seconds)
                 forward, backward = block.forward.plus(gathered), block.backward_input.plus(scattered)
-                block = block._replace(forward=forward, backward_input=backward)
+                # The host runs ahead while the device gathers, as it does while the device computes.
+                block = block._replace(
+                    forward=forward,
+                    backward_input=backward,
+                    forward_clocks=launched(0.0, gathered.seconds).then(block.forward_clocks),
+                    backward_clocks=launched(0.0, scattered.seconds).then(block.backward_clocks),
+                )
             block = block._replace(matrices=matrices_of(operations, self._job.optimizer))
             if self._job.software.overlap_expert_parallel and not end:
                 seconds = block.forward.seconds, block.backward.seconds

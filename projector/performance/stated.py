@@ -47,6 +47,19 @@ def _no_choice(job: TrainingJob) -> bool:
     return not chooses or job.software.gathered_keys
 
 
+def _no_passes(job: TrainingJob) -> bool:
+    tuning = job.tuning
+    return tuning is None or (tuning.attention_forward_passes is None and tuning.attention_backward_passes is None)
+
+
+def _permuted_once(job: TrainingJob) -> bool:
+    return job.tuning is not None and job.tuning.permutation_bandwidth_share is not None
+
+
+def _no_sample(job: TrainingJob) -> bool:
+    return job.tuning is None or job.tuning.sampled_layers is None
+
+
 def _one_kind(job: TrainingJob) -> bool:
     return not attends_in_several_ways(job.model)
 
@@ -87,6 +100,13 @@ FIGURES: Mapping[str, Figure] = {
 }
 """By field, in its order."""
 
+_BESIDE: Mapping[str, tuple[Callable[[TrainingJob], bool], str]] = {
+    "permutation_efficiency": (_permuted_once, "permutation_bandwidth_share puts another model in its place"),
+    "attention_pass_bandwidth_share": (_no_passes, "works beside passes over memory"),
+    "sampled_ratios": (_no_sample, "works beside sampled_layers"),
+}
+"""Figures that others make idle."""
+
 
 def stated_figures(job: TrainingJob) -> tuple[tuple[Assumption, ...], tuple[str, ...]]:
     """What is stated and counts, and what is stated and has no influence on the job's time."""
@@ -96,7 +116,9 @@ def stated_figures(job: TrainingJob) -> tuple[tuple[Assumption, ...], tuple[str,
         value = getattr(job.tuning, name)
         if value in (None, ()):
             continue
-        if figure.lacks(job):
+        if (beside := _BESIDE.get(name)) is not None and beside[0](job):
+            idle.append(f"tuning.{name} ({beside[1]})")
+        elif figure.lacks(job):
             idle.append(f"tuning.{name} ({figure.without})")
         else:
             counted.append(Assumption(what=f"stated: {figure.what} {_shown(value, figure)}".rstrip(), why=_WHY))

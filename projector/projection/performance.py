@@ -243,6 +243,13 @@ class PerformanceProjection:
         return self.iteration_seconds + sum(each.above_seconds for each in self.uncertainties)
 
     @property
+    def reach_percent(self) -> tuple[float, float]:
+        """How far the interval of iteration time reaches below and above what is expected, in percent of it."""
+        expected = self.iteration_seconds
+        below, above = expected - self.iteration_seconds_lower, self.iteration_seconds_upper - expected
+        return 100 * below / expected, 100 * above / expected
+
+    @property
     def half_width_percent(self) -> float:
         """Half the width of the interval of iteration time, as a share of what is expected."""
         return 50 * (self.iteration_seconds_upper - self.iteration_seconds_lower) / self.iteration_seconds

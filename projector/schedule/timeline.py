@@ -164,7 +164,8 @@ def pipeline_time(  # noqa: PLR0913 - the schedule's own parameters and those of
     """
     passes = planned_by(schedule, durations, pending)
     kind = Kept(schedule, len(durations), chunks, group, passes, combined=hidden is not None)
-    most = max(2, _MOST_AT_ONCE // (2 * len(durations) * chunks))
+    # Growth is even once every rank has something to do, which two micro batches a rank are enough for.
+    most = max(2 * len(durations) + 2, _MOST_AT_ONCE // (2 * len(durations) * chunks))
     if schedule in ALL_AT_ONCE and micro_batches > most:
         shorter, longer = (_walked(kind, count, durations, transfer, blocking=blocking) for count in (most - 1, most))
         return longer.continued(shorter, micro_batches - most)

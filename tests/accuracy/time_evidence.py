@@ -1,8 +1,9 @@
-"""How far measured rows lie from the projected time, by mode of the job: the evidence behind `measured-times.yaml`.
+"""How far measured rows lie from the projected time, by mode of the job: the evidence behind `measured-times.json`.
 
 `python -m tests.accuracy.time_evidence` prints that file as today's engine makes it.
 """
 
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,15 +26,14 @@ interval of 95 %."""
 LEAST_PERCENT, FEW_PERCENT = 4, 10
 """What an interval reaches at least, and where fewer than `LEAST_RUNS` rows could tell its tails: identical runs differ
 by 2 to 6 % (NVIDIA/dgxc-benchmarking, MLPerf results of several sites)."""
-HEAD = """\
-# Modes of jobs of which iteration time was measured, as `projector/performance/modes.py` names them: of the runs on
-# which constants may be fitted all but one in forty take at most so many percent less (`below_percent`) or more
-# (`above_percent`) than projected, {least} at least and {few} where fewer than {runs} could tell; half of the runs that
-# were held back from fitting are projected within `within_percent`. `rows` are sources of
-# tests/accuracy/ground_truth.yaml. Printed by `python -m tests.accuracy.time_evidence`;
-# tests/accuracy/test_time_evidence.py compares it with the scorer.
-modes:
-"""
+ABOUT = (
+    "Modes of jobs of which iteration time was measured, as `projector/performance/modes.py` names them: of the "
+    "runs on which constants may be fitted all but one in forty take at most so many percent less "
+    "(`below_percent`) or more (`above_percent`) than projected, {least} at least and {few} where fewer than "
+    "{runs} could tell; half of the runs that were held back from fitting are projected within `within_percent`. "
+    "`rows` are sources of tests/accuracy/ground_truth.yaml. Printed by `python -m tests.accuracy.time_evidence`; "
+    "tests/accuracy/test_time_evidence.py compares it with the scorer."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,15 +112,19 @@ def modes_of_row(row: Row) -> tuple[str, ...]:
 
 def document() -> str:
     """The file as today's engine makes it."""
-    lines = [HEAD.format(least=LEAST_PERCENT, few=FEW_PERCENT, runs=LEAST_RUNS)]
-    for mode, each in measured_times().items():
-        within = "" if each.within_percent is None else f" within_percent: {each.within_percent},"
-        lines.append(
-            f"  {mode}:\n    {{below_percent: {each.below_percent}, above_percent: {each.above_percent},"
-            f" fitted_runs: {len(each.fitted)},{within} held_runs: {len(each.held)},\n"
-            f"    rows: [{', '.join(sorted(each.sources))}]}}\n"
-        )
-    return "".join(lines)
+    modes = {
+        mode: {
+            "below_percent": each.below_percent,
+            "above_percent": each.above_percent,
+            "fitted_runs": len(each.fitted),
+            **({} if each.within_percent is None else {"within_percent": each.within_percent}),
+            "held_runs": len(each.held),
+            "rows": sorted(each.sources),
+        }
+        for mode, each in measured_times().items()
+    }
+    about = ABOUT.format(least=LEAST_PERCENT, few=FEW_PERCENT, runs=LEAST_RUNS)
+    return json.dumps({"about": about, "modes": modes}, indent=1) + "\n"
 
 
 if __name__ == "__main__":

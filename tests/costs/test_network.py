@@ -204,21 +204,21 @@ def test_more_interfaces_never_slow_a_node(kind: CollectiveKind, size: int, inte
     assert times[1] <= times[0]
 
 
-VISITS = TokenVisits(token_bytes=4096 * 7168 * 2, top_k=8)
-LIMITED = TokenVisits(token_bytes=VISITS.token_bytes, top_k=8, groups=8, chosen_groups=4)
+VISITS = TokenVisits(token_bytes=4096 * 7168 * 2, top_k=8, experts=256)
+LIMITED = TokenVisits(token_bytes=VISITS.token_bytes, top_k=8, experts=256, groups=8, chosen_groups=4)
 
 
 @pytest.mark.parametrize(
     ("groups", "chosen", "top_k", "places"), [(8, 4, 8, 2), (8, 4, 8, 8), (8, 3, 6, 64), (4, 2, 8, 8)]
 )
 def test_places_that_tokens_visit_are_those_of_drawn_experts(groups: int, chosen: int, top_k: int, places: int) -> None:
-    """Experts of a token drawn one by one out of its groups, 20,000 times."""
+    """Distinct experts of a token drawn out of its groups, 20,000 times."""
     draw, total, experts = Random(0), 0, max(groups, places) * 4
     for _ in range(20_000):
         within = draw.sample(range(groups), chosen)
-        found = {draw.choice(within) * experts // groups + draw.randrange(experts // groups) for _ in range(top_k)}
-        total += len({expert * places // experts for expert in found})
-    visits = TokenVisits(token_bytes=1, top_k=top_k, groups=groups, chosen_groups=chosen)
+        pool = [group * experts // groups + place for group in within for place in range(experts // groups)]
+        total += len({expert * places // experts for expert in draw.sample(pool, top_k)})
+    visits = TokenVisits(token_bytes=1, top_k=top_k, experts=experts, groups=groups, chosen_groups=chosen)
     assert visits.places(places) == pytest.approx(total / 20_000, rel=0.02)
 
 
@@ -244,10 +244,21 @@ def test_dispatch_between_nodes_has_the_published_bandwidth(
 
 def test_a_token_crosses_to_a_node_once_however_many_of_its_ranks_it_visits() -> None:
     network = Network(device("H100-SXM-80GB"), 8)
-    all_experts = TokenVisits(token_bytes=2**28, top_k=64)
+    all_experts = TokenVisits(token_bytes=2**28, top_k=64, experts=64)
     two = Placement(size=16, ranks_per_node=8, nodes=2)
     link = 46e9
     assert network.dispatch_seconds(all_experts, two) == pytest.approx(max(2**28 / link, 2**28 * 16 / 220e9), rel=0.03)
+
+
+def test_a_slower_interface_of_a_file_slows_dispatch_between_nodes() -> None:
+    part, two = device("H100-SXM-80GB"), Placement(size=16, ranks_per_node=8, nodes=2)
+    usual, slow = (
+        Network(part, 8, overrides).dispatch_seconds(VISITS, two)
+        for overrides in (None, HardwareOverrides(network_bytes_per_second=1e9))
+    )
+    assert usual is not None
+    assert slow is not None
+    assert slow > 10 * usual
 
 
 def test_routing_that_is_limited_to_groups_reaches_fewer_nodes() -> None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projector.catalog import device
+from projector.catalog import HardwareOverrides, device
 from projector.costs import CostModel
 from projector.costs.host import readbacks
-from projector.job import ExpertBackend, ExpertDispatch, GraphCapture, Software, Target
+from projector.job import ExpertBackend, ExpertDispatch, GraphCapture, Sharding, Software, Target
 from projector.layers import shapes_of
 from projector.layers.decoder import shaped_layer
 from projector.layers.moe import moe_operations
@@ -181,3 +181,22 @@ def test_a_loop_over_experts_reads_their_rows_back_where_the_dispatcher_leaves_t
         (ExpertBackend.GROUPED_FUSED, ExpertDispatch.HYBRIDEP): 0,
         (ExpertBackend.GROUPED_FUSED, ExpertDispatch.DEEPEP): 1,
     }
+
+
+def test_a_host_that_is_behind_hides_the_gathering_of_sharded_weights() -> None:
+    """The device gathers while the host starts work: slower links change nothing as long as the host is slower yet."""
+    slow = Software(host_factor=30)
+    job = a_job(batch=64, sequence=2048, sharding=Sharding.PARAMETERS, software=slow)
+    usual, narrow = (
+        project(job, overrides=overrides) for overrides in (None, HardwareOverrides(node_bytes_per_second=224e9))
+    )
+    assert part(usual, HOST) > 0.5 * usual.iteration_seconds
+    assert narrow.iteration_seconds == pytest.approx(usual.iteration_seconds, rel=0.02)
+
+
+def test_a_forward_and_a_backward_side_by_side_take_no_less_than_the_host_needs_for_both() -> None:
+    job = replace(MIXTURE, software=replace(MIXTURE.software, host_factor=30, overlap_expert_parallel=True))
+    apart = replace(MIXTURE, software=replace(MIXTURE.software, host_factor=30))
+    together, alone = (project(each) for each in (job, apart))
+    assert part(alone, HOST) > 0
+    assert together.iteration_seconds == pytest.approx(alone.iteration_seconds, rel=0.02)

@@ -1,7 +1,7 @@
 """Every schedule is a complete and consistent order, whatever the size of pipeline and batch."""
 
 from collections.abc import Iterator
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -160,12 +160,12 @@ def test_every_schedule_is_offered() -> None:
 
 
 def test_a_long_order_is_written_down_quickly() -> None:
-    """0.2 seconds at most on a core of its own; the bound leaves room for a busy one."""
+    """0.2 seconds of processor time; the bound leaves room for a slow one."""
     for schedule in AVAILABLE:
         chunks = 2 if schedule in V_SHAPED | LOOPED else 1
-        begun = perf_counter()
+        begun = process_time()
         found = order(schedule, 16, chunks, 1008)
-        assert perf_counter() - begun < 3, schedule
+        assert process_time() - begun < 3, schedule
         assert len(found.ranks[0]) == (3 if found.splits_backward else 2) * chunks * 1008
 
 

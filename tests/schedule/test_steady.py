@@ -88,3 +88,15 @@ def test_a_schedule_that_keeps_all_micro_batches_goes_on_at_the_pace_of_its_slow
     ]
     found = pipeline_time(Schedule.GPIPE, 1, 1_000_000, durations, [0.0] * 2)
     assert found.seconds == pytest.approx(1_000_000 * (2.0 + 5.0) + 1.0 + 4.0, rel=1e-9)
+
+
+@pytest.mark.parametrize(("pipeline", "chunks", "micro_batches"), [(64, 16, 150), (32, 8, 260)])
+def test_looped_passes_over_many_stages_take_what_all_events_take(
+    pipeline: int, chunks: int, micro_batches: int
+) -> None:
+    durations = [[ChunkDurations(forward=1.0, backward_input=1.0, backward_weight=1.0)] * chunks] * pipeline
+    hops = [0.0] * pipeline
+    whole = longest_path(order(Schedule.LOOPED_BFS, pipeline, chunks, micro_batches), durations, hops)
+    found = pipeline_time(Schedule.LOOPED_BFS, chunks, micro_batches, durations, hops)
+    assert found.seconds == pytest.approx(whole.seconds, rel=1e-9)
+    assert found.seconds >= max(found.busy)
