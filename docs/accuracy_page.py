@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
+import yaml
+
 from docs.accuracy_rows import beside_one_f_one_b, folded, time_intervals
 from projector.projection import MemoryLevel
 from tests.accuracy import whole
@@ -14,6 +16,7 @@ from tests.accuracy.rows import MEMORY_QUANTITIES, Row
 from tests.accuracy.scoring import LEVELS, Figure, ScoredRow, coverage
 from tests.accuracy.trivial import anchored, with_constant_speed
 
+_TIME_MISSES = Path(__file__).parents[1] / "tests" / "accuracy" / "time_misses.yaml"
 PAGE = Path(__file__).with_name("accuracy.md")
 ROWS = Path(__file__).parents[1] / "tests" / "accuracy" / "ground_truth.yaml"
 
@@ -70,20 +73,6 @@ intervals in percent of the projected value.
 """
 TIME_MISSES = """
 ## What time misses, and what would measure it
-
-| runs | missed as | effect that is missing | what would measure it |
-| --- | --- | --- | --- |
-| eager mixtures on NVIDIA GPUs, containers before 26.04 | far too fast | host time of an expert layer beyond counted launches; waiting of ranks that are not in step | one eager expert layer per platform and container: time of the host alone, launches, synchronisations |
-| mixtures whose experts lie across nodes, with overlap | too slow | rate of the dispatcher between nodes, by units of the GPU that it takes | dispatch and combine by message, nodes and units |
-| dense models under full sharding on GB200, containers of 2025 | too fast | rates of that software; the file has those of later ones | a table of products and of gathering in that container |
-| H100 of 500 W | too fast | the clock that a lower power limit leaves to each precision | sustained clock and rate by power limit |
-| A100 with short sequences, zero-bubble's fork | too fast, all schedules alike | rates of small products and of a fork's eager kernels | products of 1,024 to 4,096 rows on A100 |
-| llm-foundry with one sequence of 8,192 tokens | too fast | not established: flags of offloading are not printed | a profile of one layer |
-| full recomputation over pipeline stages, Korthikanti et al. | too slow | not established: two rows | a profile of one stage |
-| fine-tuning of 8B models | too slow | lengths of packed samples are not printed | `--packed-length` from the data |
-| papers without a printed number of model chunks | too slow | the input | the launch script |
-| tiny models of continuous integration | far too fast | start-up and host time of steps below 100 ms | nothing of use to a large job |
-| mixtures over few ranks of a mesh on MI355X, older Primus | too slow | all-to-all over a part of the links | RCCL tables of 2 and 4 ranks |
 """
 TIME_INTERVALS = """
 ## Intervals of time
@@ -205,6 +194,13 @@ def _misses(figures: Iterable[Figure], rows: Iterable[Row]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
+def _time_misses() -> Iterator[str]:
+    yield "| runs | missed as | effect that is missing | what would measure it |"
+    yield "| --- | --- | --- | --- |"
+    for each in yaml.safe_load(_TIME_MISSES.read_text(encoding="utf-8"))["misses"]:
+        yield f"| {' | '.join(each[name] for name in ('runs', 'missed', 'missing', 'measure'))} |"
+
+
 def render() -> str:
     """The whole page."""
     rows = list(whole.rows())
@@ -217,7 +213,7 @@ def render() -> str:
         (SCHEDULES, beside_one_f_one_b(memory, rows)),
         (MISSES, _misses(memory, rows)),
         (TIME, _time(with_constant_speed(time, rows, speeds))),
-        (TIME_MISSES, ()),
+        (TIME_MISSES, _time_misses()),
         (TIME_INTERVALS, time_intervals(time, rows)),
         (LADDERS, _lines(anchored(time, rows))),
         (RANKINGS, table(rankings(time, rows))),

@@ -189,7 +189,9 @@ def test_a_question_beyond_all_bounds_is_refused_and_the_next_is_answered(
     named = [{"name": name, "value": value} for name, value in overrides.items()]
     training = {"inline": SAMPLE, "overrides": named}
     with running_operator(account(control_plane), "--engine-seconds=2") as operator:
-        control_plane.apply(request("monster", namespace, training=training), request("modest", namespace))
+        control_plane.apply(
+            request("monster", namespace, training=training, batch={"global": 576}), request("modest", namespace)
+        )
         wait_refused(control_plane, namespace, "monster")
         wait_completed(control_plane, namespace, "modest")
         assert condition(get(control_plane, namespace, "monster"), "Accepted")["reason"] == "ProjectionTooCostly"

@@ -166,7 +166,7 @@ def operations(
 L, H = 4096, 4096
 ROW = 2 * H
 FREE = Software()
-UNIQUE = L * 8 * (1 - (7 / 8) ** 2)
+UNIQUE = L * 8 * (1 - 7 * 6 / (8 * 7))
 """Tokens that arrive where each goes once to every one of eight devices that hold one of its two experts."""
 
 
