@@ -18,7 +18,6 @@ from projector.config import (
     named_device,
     overrides_from_pairs,
     read,
-    read_calibration_file,
     read_gpu_files,
 )
 from projector.errors import ConfigurationError, InputError
@@ -216,6 +215,8 @@ def _calibration(question: Question, device: Device) -> Calibration | None:
     """What was measured on the machine; raises `ConfigurationError` where that was on another GPU."""
     if question.calibration is None:
         return None
+    from projector.config.calibration_file import read_calibration_file  # noqa: PLC0415 - for those who have measured
+
     found = read_calibration_file(question.calibration)
     try:
         measured = named_device(found.device, read_gpu_files(question.gpu_files))

@@ -8,7 +8,6 @@ it, `notes` collects what has to be said.
 """
 
 from projector.config.allocator_settings import VARIABLES as ALLOCATOR_VARIABLES
-from projector.config.calibration_file import read_calibration_file
 from projector.config.detection import FORMATS, detect
 from projector.config.gpu_file import named_device, read_gpu_files
 from projector.config.hardware_file import read_hardware_file
@@ -31,7 +30,6 @@ __all__ = [
     "parse_override",
     "parse_overrides",
     "read",
-    "read_calibration_file",
     "read_file",
     "read_gpu_files",
     "read_hardware_file",

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from projector.answer import halves
 from projector.catalog import MeasuredRates
-from projector.config import read_calibration_file
+from projector.config.calibration_file import read_calibration_file
 from tests.accuracy.jobs import job
 from tests.accuracy.rows import Row
 from tests.accuracy.scoring import Figure, row_error

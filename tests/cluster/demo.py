@@ -102,7 +102,10 @@ def print_status(status: dict[str, Any]) -> None:
         print(f"    {part['name']:<44}{part['size']:>12}")
     print("  throughput:")
     for name, figure in throughput.items():
-        print(f"    {name:<44}{figure:>12}")
+        lines = figure if isinstance(figure, list) else []
+        print(f"    {name:<44}{'' if lines else figure:>12}")
+        for line in lines:
+            print(f"      {line}")
     for line in status.get("assumed", []):
         print(f"  assumed: {line}")
     for item in status.get("unmodelled", []):

@@ -8,6 +8,7 @@ import pytest
 
 from projector.api import Question, project
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.demo import print_status
 from tests.cluster.operator_process import OperatorProcess, account, eventually, running_operator
 from tests.cluster.requests_for_tests import (
     ROOT,
@@ -42,7 +43,7 @@ def operator(installed: ControlPlane) -> Iterator[OperatorProcess]:
 
 
 def test_the_sample_is_answered_as_the_engine_answers_it(
-    control_plane: ControlPlane, namespace: str, operator: OperatorProcess
+    control_plane: ControlPlane, namespace: str, operator: OperatorProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body = sample_request(namespace)
     control_plane.apply(body)
@@ -58,6 +59,10 @@ def test_the_sample_is_answered_as_the_engine_answers_it(
     assert status["verdict"] == expected.memory.verdict
     assert status["throughput"]["iterationTimeMilliseconds"] == round(expected.performance.iteration_seconds * 1000)
     assert status["hardware"] == {"device": "MI300X", "devices": 64, "nodes": 8, "source": "Spec"}
+    print_status(status)
+    shown = capsys.readouterr().out
+    assert all(str(figure) in shown for figure in status["throughput"].values() if not isinstance(figure, list))
+    assert all(reason in shown for reason in status["throughput"]["confidenceReasons"])
     assert status["observedGeneration"] == stored["metadata"]["generation"]
     assert [item["type"] for item in status["conditions"]] == ["Accepted", "Benchmarked", "Fits", "Completed"]
     report = get(control_plane, namespace, status["reportRef"]["name"], "configmap")

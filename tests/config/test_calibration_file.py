@@ -2,7 +2,7 @@
 
 import pytest
 
-from projector.config import read_calibration_file
+from projector.config.calibration_file import read_calibration_file
 from projector.errors import ConfigurationError
 
 MEASURED = """

@@ -6,7 +6,7 @@ import pytest
 
 from projector import catalog
 from projector.catalog import AttentionShape, GemmShape, MeasuredCollective, MeasuredRates, Rates, Regime
-from projector.config import read_calibration_file
+from projector.config.calibration_file import read_calibration_file
 from projector.costs import Network
 from projector.costs.gemm import AnalyticalGemm
 from projector.costs.measured import LONG_SECONDS, Measurable, MeasuredCosts, Use, shape_of, work_of

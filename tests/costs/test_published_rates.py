@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from projector.catalog import device
-from projector.config import read_calibration_file
+from projector.config.calibration_file import read_calibration_file
 from projector.costs import Network
 from projector.costs.gemm import AnalyticalGemm
 from projector.costs.measured import LONG_SECONDS, work_of
