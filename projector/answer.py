@@ -43,7 +43,7 @@ from projector.projection import (
 )
 from projector.scaling import scaling_tables, smallest_layout
 from projector.schedule import named_schedule, planned_schedule
-from projector.speed import Clock, Timed, clock, method, stated, timed
+from projector.speed import Timed, TimeEngine, method, stated, time_engine, timed
 
 _FLASH_ARCHITECTURES = ("sm80", "sm86", "sm89")
 """NVIDIA GPUs older than Hopper, where Transformer Engine prefers FlashAttention 2 to cuDNN
@@ -76,10 +76,10 @@ def answer(question: Question) -> Projection:
     measured = measured_outside(job, layout, calibration) if question.memory else ()
     speed = Timed()
     if question.performance:
-        ticks = clock(question, loaded, device, calibration)
-        speed = timed(ticks, job, target, layout)
+        engine = time_engine(question, loaded, device, calibration)
+        speed = timed(engine, job, target, layout)
         if question.scaling_nodes:
-            elsewhere = partial(_elsewhere, question, loaded, ticks, unmodelled, calibration)
+            elsewhere = partial(_elsewhere, question, loaded, engine, unmodelled, calibration)
             speed = speed.scaled(scaling_tables(question.scaling_nodes, asked, target, elsewhere))
     performance = speed.projection
     said, idle = stated(question, job)
@@ -116,18 +116,18 @@ def answer(question: Question) -> Projection:
 def _elsewhere(  # noqa: PLR0913, PLR0917 - the question, what it became, and what was measured
     question: Question,
     loaded: LoadedConfiguration,
-    ticks: Clock,
+    engine: TimeEngine,
     unmodelled: tuple[Unmodelled, ...],
     calibration: Calibration | None,
     target: Target,
 ) -> tuple[Layout, PerformanceProjection, Verdict | None]:
     """The answer on another cluster than the target: layout, time and, where memory is asked for, verdict."""
-    job, layout = _laid_out(asked_job(loaded.job, question), target, ticks.unclocked)
-    performance = ticks.project(job, target, layout, compares=False)
+    job, layout = _laid_out(asked_job(loaded.job, question), target, engine.unclocked)
+    performance = engine.project(job, target, layout, compares=False)
     if not question.memory:
         return layout, performance, None
-    job, _ = _allocator(question, loaded, job, layout, ticks.unclocked)
-    memory, _ = _memory(question, job, layout, ticks.unclocked, unmodelled, calibration=calibration)
+    job, _ = _allocator(question, loaded, job, layout, engine.unclocked)
+    memory, _ = _memory(question, job, layout, engine.unclocked, unmodelled, calibration=calibration)
     return layout, performance, memory.verdict
 
 

@@ -12,6 +12,8 @@ from projector.projection import (
     SCHEMA_VERSION,
     ChunkPart,
     ChunkTime,
+    CommunicationTotal,
+    ComparedSchedule,
     MemoryLevel,
     MemoryProjection,
     ParameterCounts,
@@ -188,38 +190,13 @@ def _performance(performance: PerformanceProjection) -> Document:
         "bubble_ratio": performance.bubble_ratio,
         "waterfall": [{"name": step.name, "ms": step.seconds * _MS} for step in performance.waterfall],
         "uncertainties": [
-            {
-                "name": each.name,
-                "below_ms": each.below_seconds * _MS,
-                "above_ms": each.above_seconds * _MS,
-            }
+            {"name": each.name, "below_ms": each.below_seconds * _MS, "above_ms": each.above_seconds * _MS}
             for each in performance.uncertainties
         ],
-        "communication": [
-            {
-                "group": each.group,
-                "collective": each.collective,
-                "purpose": each.purpose,
-                "bytes": each.message_bytes,
-                "ms": each.seconds * _MS,
-                "hidden_ms": each.hidden_seconds * _MS,
-                "exposed_ms": each.exposed_seconds * _MS,
-                "repeated_ms": each.repeated_seconds * _MS,
-            }
-            for each in performance.communication
-        ],
+        "communication": [_calls(each) for each in performance.communication],
         "schedule": schedule_document(performance.schedule),
         "chunks": [_chunk(chunk) for chunk in performance.chunks],
-        "compared_schedules": [
-            {
-                "name": each.name,
-                "iteration_time_ms": each.iteration_seconds * _MS,
-                "bubble_ratio": each.bubble_ratio,
-                "peak_in_flight": each.result.peak_in_flight,
-                "peak_allocated_bytes": each.peak_allocated_bytes,
-            }
-            for each in performance.compared_schedules
-        ],
+        "compared_schedules": [_compared(each) for each in performance.compared_schedules],
         "scaling": [
             {"scaling": str(table.scaling), "rows": [_scaled(row) for row in table.rows]}
             for table in performance.scaling
@@ -234,6 +211,29 @@ def _performance(performance: PerformanceProjection) -> Document:
             }
             for each in performance.layer_times
         ],
+    }
+
+
+def _calls(total: CommunicationTotal) -> Document:
+    return {
+        "group": total.group,
+        "collective": total.collective,
+        "purpose": total.purpose,
+        "bytes": total.message_bytes,
+        "ms": total.seconds * _MS,
+        "hidden_ms": total.hidden_seconds * _MS,
+        "exposed_ms": total.exposed_seconds * _MS,
+        "repeated_ms": total.repeated_seconds * _MS,
+    }
+
+
+def _compared(schedule: ComparedSchedule) -> Document:
+    return {
+        "name": schedule.name,
+        "iteration_time_ms": schedule.iteration_seconds * _MS,
+        "bubble_ratio": schedule.bubble_ratio,
+        "peak_in_flight": schedule.result.peak_in_flight,
+        "peak_allocated_bytes": schedule.peak_allocated_bytes,
     }
 
 

@@ -15,7 +15,7 @@ from projector.parallelism import Layout
 from projector.projection import TIME, MemoryLevel, PerformanceProjection, ScalingTable
 
 
-class Clock(NamedTuple):
+class TimeEngine(NamedTuple):
     """Projects the time of jobs on one kind of machine, as a question asks for it."""
 
     question: Question
@@ -72,7 +72,9 @@ class Timed(NamedTuple):
         return self if self.projection is None else self._replace(projection=replace(self.projection, scaling=tables))
 
 
-def clock(question: Question, loaded: LoadedConfiguration, device: Device, calibration: Calibration | None) -> Clock:
+def time_engine(
+    question: Question, loaded: LoadedConfiguration, device: Device, calibration: Calibration | None
+) -> TimeEngine:
     """What projects time as the question asks for it; raises `ConfigurationError` where it contradicts itself."""
     rates = None if calibration is None or calibration.rates == MeasuredRates() else calibration.rates
     if rates is not None and question.clock_mhz is not None:
@@ -84,7 +86,7 @@ def clock(question: Question, loaded: LoadedConfiguration, device: Device, calib
 
         clocked = at_clock(device, question.clock_mhz * 1e6)
     overrides = None if question.hardware is None else read_hardware_file(question.hardware)
-    return Clock(
+    return TimeEngine(
         question=question,
         unclocked=device,
         device=clocked,
@@ -112,17 +114,17 @@ def _left_open(question: Question, loaded: LoadedConfiguration, device: Device) 
         yield Unstated.HOST
 
 
-def timed(clock_: Clock, job: TrainingJob, target: Target, layout: Layout) -> Timed:
+def timed(engine: TimeEngine, job: TrainingJob, target: Target, layout: Layout) -> Timed:
     """The time half, keys of the hardware file that have no effect, and why there is no time beside the memory.
 
     Raises `RateUnknown` where nobody can tell a time and nothing else was asked for.
     """
-    keys = () if clock_.overrides is None else clock_.overrides.without_effect
+    keys = () if engine.overrides is None else engine.overrides.without_effect
     without_effect = tuple(f"hardware_config.{key}" for key in keys)
     try:
-        projection = clock_.project(job, target, layout, compares=True)
+        projection = engine.project(job, target, layout, compares=True)
     except RateUnknown as error:
-        if not clock_.question.memory:
+        if not engine.question.memory:
             raise
         unknown = Unmodelled(what=TIME, where=error.place, effect=f"{error.message}; {error.expected}", decides=False)
         return Timed(without_effect=without_effect, unknown=(unknown,))

@@ -154,7 +154,9 @@ def _rates(
         raise ConfigurationError(
             shown(names), place=f"{place}.columns", expected=f"expected a list of {', '.join(known)}"
         )
-    for name in names:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ConfigurationError("stands there twice", place=f"{place}.columns.{name}", expected="each column once")
         if name not in known:
             raise ConfigurationError(
                 "is not a known column", place=f"{place}.columns.{name}", expected=nearest(name, known)

@@ -6,8 +6,8 @@ from projector.catalog import Device, peak_format
 from projector.errors import RateUnknown
 from projector.job import LowPrecision
 
-TERA = 1e12
-"""FLOP/s of a TFLOP/s."""
+TERA, GIGA = 1e12, 1e9
+"""FLOP/s of a TFLOP/s, bytes per second of a GB/s."""
 KERNEL_GAP_SECONDS = 2e-6
 """Time between the work of two kernels of one stream: the first drains, the second fills. A prior: raw launches take
 3 us on the host (tritonbench pull request 1017) and overlap with the kernel before."""

@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from math import log
+from math import inf, log
 from typing import Any, NamedTuple
 
 from projector.catalog import AttentionShape, Device, GemmShape, GroupedShape, MeasuredRates, Rates, Regime
-from projector.costs.figures import training_factor
+from projector.costs.figures import GIGA, TERA, training_factor
 from projector.costs.gemm import operand_bytes
+from projector.errors import ConfigurationError
 from projector.operations import AttentionKernel, Gemm, GemmLayout, GroupedGemm
 
 LONG_SECONDS = 1.5e-3
@@ -33,6 +34,7 @@ _COLLINEAR = 1e-6
 _WINDOW = 12
 """Measured shapes of one median: enough that a badly chosen kernel does not move it."""
 
+_PLACE = "calibration file."
 Measurable = Gemm | GroupedGemm | AttentionKernel
 """Work of which shapes are measured."""
 
@@ -63,7 +65,11 @@ class MeasuredCosts:
     """Seconds of work from a calibration; remembers which shapes it had."""
 
     def __init__(self, rates: MeasuredRates, device: Device, model: Callable[[Measurable], float]) -> None:
-        """`model` is the analytical model of `device` at its nominal training clock."""
+        """`model` is the analytical model of `device` at its nominal training clock.
+
+        Raises `ConfigurationError` for rates above what the chip can do at all.
+        """
+        _check(rates, device)
         self._rates = rates
         self._nominal = training_factor(device)
         self._model = model
@@ -243,3 +249,21 @@ def _median(values: Iterable[float]) -> float:
     from statistics import median  # noqa: PLC0415 - slow to import, and for those with measured rates alone
 
     return median(values)
+
+
+def _check(rates: MeasuredRates, device: Device) -> None:
+    """Refuse a product above the arithmetic peak, and a bandwidth above the memory's."""
+    peak = device.peak_tflops.get("bf16", inf)
+    for kind, table in (("gemm", rates.gemm), ("grouped_gemm", rates.grouped), ("attention", rates.attention)):
+        for shape, seconds in () if table is None else table.seconds.items():
+            found = work_of(shape).flops / seconds / TERA
+            if found > peak:
+                what = f"{found:,.0f} TFLOP/s of {tuple(shape)}"
+                expected = f"at most the 16-bit peak of {device.name}, {peak:,.0f}"
+                raise ConfigurationError(what, place=_PLACE + kind, expected=expected)
+    top, moved = device.memory_bandwidth_bytes_per_second or inf, rates.elementwise_bytes_per_second or 0.0
+    if moved > top:
+        expected = f"at most the memory of {device.name}, {top / GIGA:,.0f} GB/s"
+        raise ConfigurationError(
+            f"{moved / GIGA:,.0f} GB/s", place=_PLACE + "memory_bandwidth_gb_per_s", expected=expected
+        )

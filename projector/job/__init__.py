@@ -135,6 +135,11 @@ class TrainingJob:
     schedule: Schedule | None = None
     """The schedule the framework would really run; None lets the layout decide (1F1B, interleaved with chunks)."""
 
+    @property
+    def combines_passes(self) -> bool:
+        """Forwards run beside backwards, to hide the exchange of tokens that one device alone does not have."""
+        return self.software.overlap_expert_parallel and self.parallelism.expert > 1
+
     def starts_under(self, schedule: Schedule) -> bool:
         """Whether the framework runs the pipeline under `schedule`.
 

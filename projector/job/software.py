@@ -215,6 +215,11 @@ class Software:
     """The token table is padded to a multiple of this times the tensor-parallel degree (Megatron-LM tokenizer.py)."""
 
     @property
+    def pads_experts(self) -> bool:
+        """Experts compute their whole capacity, so that no routing changes how many rows they have."""
+        return self.expert_capacity_factor is not None and self.expert_capacity_padded
+
+    @property
     def graphed_layers(self) -> tuple[str, ...]:
         """Modules of each layer in graphs of Transformer Engine, whose memory is modelled."""
         return self.graphed_modules if self.graph_capture is GraphCapture.TRANSFORMER_ENGINE else ()

@@ -89,9 +89,8 @@ def counts_of_rows(local: int, software: Software) -> tuple[Work, ...]:
     Other dispatchers bring it with their own (Megatron-LM experts.py `tokens_per_expert`; NVIDIA-NeMo/Megatron-Bridge
     perf_recipes/deepseek, on `moe_use_grouped_tensor`: the grouped path syncs it to the host in every layer).
     """
-    known = software.expert_capacity_factor is not None and software.expert_capacity_padded
     loops = software.expert_backend is not ExpertBackend.GROUPED_FUSED
-    if known or not loops or software.expert_dispatch is not ExpertDispatch.HYBRIDEP:
+    if software.pads_experts or not loops or software.expert_dispatch is not ExpertDispatch.HYBRIDEP:
         return ()
     size = COUNT_BYTES * local
     return (ElementWise(name="expert_counts", bytes_read=size, bytes_written=size, readbacks=1),)

@@ -9,8 +9,7 @@ from projector.parallelism import Layout
 def routing_decides(job: TrainingJob, layout: Layout) -> bool:
     """Whether the router decides how many rows a device's experts receive."""
     software = job.software
-    padded = software.expert_capacity_factor is not None and software.expert_capacity_padded
-    fixed = software.force_load_balancing or padded or has_static_rows(software, layout.expert)
+    fixed = software.force_load_balancing or software.pads_experts or has_static_rows(software, layout.expert)
     return layout.expert > 1 and bool(job.model.expert_blocks) and not fixed
 
 

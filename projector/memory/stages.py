@@ -250,7 +250,7 @@ class Footprints:
         self._recomputes_layers = job.recompute.granularity is RecomputeGranularity.FULL
         self._compiled = job.software.compiled_layers
         self._modules = recomputed_modules(job.recompute)
-        self._combines = job.software.overlap_expert_parallel and job.parallelism.expert > 1
+        self._combines = job.combines_passes
         self._keeps_graph = job.software.dialect is Dialect.TORCHTITAN
         self._offload = job.offload
         self._group = uniform_group(job.recompute)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from projector.catalog import Device, HardwareOverrides, MeasuredRates
 from projector.costs import GEMM_BACKENDS, CostModel, Network
 from projector.costs.curves import MeasuredCollectives
+from projector.costs.figures import GIGA
 from projector.costs.measured import MeasuredCosts, Use
 from projector.identity import remembered
 from projector.job import MixtureOfExperts, TrainingJob
@@ -14,8 +15,6 @@ from projector.provenance import Assumption
 
 _WHY = "`--calibration`; a shape it lacks takes the model's time x the median ratio of measured shapes of its size"
 
-GIGA = 1e9
-"""Bytes of a gigabyte."""
 _WHY_LINKS = "`--hardware-config`; what it leaves out is the catalog's, as `projector devices --output json` lists it"
 _WHY_CALLS = "`--calibration`; a group it lacks takes the model's time x the ratio of the nearest measured group"
 

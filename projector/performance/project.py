@@ -215,7 +215,7 @@ def _pipeline(job: TrainingJob, layout: Layout, costs: CostModel, blocks: BlockT
         carried_bytes=shapes_of(job, layout).carried_bytes,
         post_validates=job.software.optimizer_post_validation,
         overlaps_sends=job.software.overlap_pipeline_sends,
-        combines=job.software.overlap_expert_parallel and job.parallelism.expert > 1,
+        combines=job.combines_passes,
     )
 
 

@@ -29,9 +29,9 @@ from projector.job import (
     Target,
     TrainingJob,
 )
-from projector.parallelism.batch import groups_suit
 from tests.accuracy import sharded
 from tests.accuracy.architecture import UnscorableError, architecture
+from tests.accuracy.batches import global_batch, lowered, micro_batch_group, pending
 from tests.accuracy.containers import containers
 from tests.accuracy.early import early, is_early
 from tests.accuracy.experts import experts
@@ -51,10 +51,6 @@ DEFERRED = 2
 
 CI_WORLD = 8
 """Devices of a Megatron-LM functional test where the tree does not say (one DGX node)."""
-
-ASSUMED_MICRO_BATCHES = 8
-"""Micro batches per rank and pipeline stage where the global batch is not printed: enough that throughput per device,
-which alone is scored for such rows, hardly depends on it."""
 
 LOW_PRECISIONS = {
     "mxfp8": LowPrecision.MXFP8,
@@ -81,9 +77,6 @@ SCHEDULES = {
 }
 """Schedules by the sources' names; others follow from the layout."""
 
-PENDING_PER_STAGE = {"zb-1p": 1, "zb-2p": 2}
-"""Micro batches per stage that the zero-bubble paper's automatic schedule may keep (arXiv 2401.10241, section 4.1)."""
-
 LADDER = {
     "loss fusion": ("loss fusion", "cross entropy", "deepep", "sync-free", "launch", "numa", "vpp", "all of the above"),
     "deepep": ("deepep", "sync-free", "launch", "numa", "vpp", "all of the above"),
@@ -101,7 +94,7 @@ FUSING_FRAMEWORKS = ("NeMo", "Megatron-Bridge", "Megatron-Core dev")
 
 
 def _has(row: Row, feature: str) -> bool:
-    stated = _word(row.train.get("features", ""))
+    stated = lowered(row.train.get("features", ""))
     return any(word in stated for word in LADDER[feature])
 
 
@@ -115,12 +108,8 @@ def _tests(row: Row, mode: str) -> bool:
     return row.source == CI_SOURCE and mode in row.notes.rpartition("file ")[2]
 
 
-def _word(value: object) -> str:
-    return str(value).lower()
-
-
 def _low_precision(row: Row) -> LowPrecision | None:
-    text = _word(row.train.get("precision", ""))
+    text = lowered(row.train.get("precision", ""))
     for word, kind in LOW_PRECISIONS.items():
         if word in text:
             return kind
@@ -128,10 +117,10 @@ def _low_precision(row: Row) -> LowPrecision | None:
 
 
 def _precision(row: Row) -> Precision:
-    text = _word(stated_precision(row))
+    text = lowered(stated_precision(row))
     titan = "torchtitan" in row.framework
     short_gradients = row.train.get("grad_reduce") == "bf16" or "bf16 main grads" in text
-    short_moments = "bf16 main grads and adam moments" in text or "bf16 moments" in _word(
+    short_moments = "bf16 main grads and adam moments" in text or "bf16 moments" in lowered(
         row.train.get("optimizer_state", "")
     )
     moment = 2 if short_moments else 4
@@ -178,13 +167,13 @@ def _recompute(row: Row) -> Recompute:
     if stated is None:
         return recipe_recompute(row)
     if isinstance(stated, Mapping):
-        modules = _word(stated.get("modules", "core_attn")).strip("[]").replace(",", " ").split()
+        modules = lowered(stated.get("modules", "core_attn")).strip("[]").replace(",", " ").split()
         if stated["granularity"] == "full":
             return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
         if stated.get("policy") == "op":
             return Recompute(granularity=RecomputeGranularity.OPERATIONS)
         return Recompute(granularity=RecomputeGranularity.SELECTIVE, modules=tuple(modules))
-    if _word(stated) == "full":
+    if lowered(stated) == "full":
         return Recompute(granularity=RecomputeGranularity.FULL, method=RecomputeMethod.UNIFORM, layers=1)
     return sharded.recompute(row) or Recompute()
 
@@ -208,7 +197,7 @@ def _cross_entropy(row: Row) -> CrossEntropy:
 def _dialect(row: Row) -> Dialect:
     if is_torchtitan(row):
         return Dialect.TORCHTITAN
-    if "primus" in _word(row.framework):
+    if "primus" in lowered(row.framework):
         return Dialect.PRIMUS_TURBO
     local = _flag(row, "transformer-impl") == "local" or is_early(row)
     return Dialect.MEGATRON_LOCAL if local else Dialect.MEGATRON_TE
@@ -240,7 +229,7 @@ def _software(row: Row) -> Software:
         overlap_parameter_gather=bool(_flag(row, "overlap-param-gather") or overlaps),
         overlap_tensor_parallel=bool(_flag(row, "tp-comm-overlap"))
         or overlaps_tensor_parallel(row)
-        or "async tp" in _word(row.train.get("extra", "")),
+        or "async tp" in lowered(row.train.get("extra", "")),
         **experts(row, modern=modern, sync_free=_has(row, "sync-free"), deepep=_has(row, "deepep")),
         attention_dropout=dropout,
         hidden_dropout=dropout,
@@ -260,7 +249,7 @@ def _virtual_pipeline(row: Row, layers: int) -> int:
     stated = row.parallel.get("vpp", 1)
     if isinstance(stated, int):
         return int(stated)
-    if _word(stated).startswith("max"):
+    if lowered(stated).startswith("max"):
         return max(1, -(-layers // int(row.parallel["pp"])))
     return 1
 
@@ -298,37 +287,6 @@ def _parallelism(row: Row, layers: int) -> Parallelism:
         context_communication=columns.get("cp_comm", "p2p"),
     )
     return replace(described, **sharded.parallelism(row))
-
-
-def prints_global_batch(row: Row) -> bool:
-    """Whether the source says how many sequences an iteration holds; without it only throughput can be compared."""
-    return not {"gbs", "num_microbatches", "grad_accum", "batch_per_dp"}.isdisjoint(row.train)
-
-
-def _global_batch(row: Row, micro: int, data: int) -> int:
-    train = row.train
-    if "gbs" in train:
-        return int(train["gbs"])
-    per_rank = train.get("num_microbatches") or train.get("grad_accum")
-    if per_rank is not None:
-        return int(per_rank) * micro * data
-    if "batch_per_dp" in train:
-        return int(train["batch_per_dp"]) * data
-    return micro * data * ASSUMED_MICRO_BATCHES * int(row.parallel["pp"])
-
-
-def _micro_batch_group(parallelism: Parallelism, micro_batches: int) -> int | None:
-    """The least group that Megatron-LM accepts, where one per stage does not suit: then the run states another."""
-    pipeline = parallelism.pipeline
-    if parallelism.virtual_pipeline == 1 or groups_suit(pipeline, micro_batches, pipeline):
-        return None
-    sizes = range(pipeline, micro_batches + 1)
-    return next((size for size in sizes if groups_suit(pipeline, micro_batches, size)), None)
-
-
-def _pending(row: Row, parallelism: Parallelism) -> int | None:
-    per_stage = PENDING_PER_STAGE.get(_word(row.parallel.get("schedule", "")))
-    return None if per_stage is None else per_stage * parallelism.pipeline
 
 
 def _devices(row: Row, parallelism: Parallelism) -> int:
@@ -378,14 +336,14 @@ def job(row: Row) -> tuple[TrainingJob, Target]:
     devices = _devices(row, parallelism)
     micro = int(row.train.get("mbs", 1))
     data = max(1, devices // replica)
-    total = _global_batch(row, micro, data)
+    total = global_batch(row, micro, data)
     per_node = min(devices, 4 if row.hardware.startswith("GB") else 8)
     built = TrainingJob(
         model=model,
         parallelism=replace(
             parallelism,
-            micro_batch_group=_micro_batch_group(parallelism, total // (micro * data)),
-            pending_micro_batches=_pending(row, parallelism),
+            micro_batch_group=micro_batch_group(parallelism, total // (micro * data)),
+            pending_micro_batches=pending(row, parallelism),
         ),
         batch=Batch(
             micro=micro,
@@ -398,6 +356,6 @@ def job(row: Row) -> tuple[TrainingJob, Target]:
         offload=_offload(row),
         software=_software(row),
         adapters=adapters(row),
-        schedule=SCHEDULES.get(_word(row.parallel.get("schedule", ""))),
+        schedule=SCHEDULES.get(lowered(row.parallel.get("schedule", ""))),
     )
     return built, Target(device=row.hardware, nodes=max(1, devices // per_node), devices_per_node=per_node)

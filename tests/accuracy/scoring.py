@@ -14,7 +14,8 @@ from projector.performance import with_unstated
 from projector.projection import MemoryLevel, MemoryProjection, PerformanceProjection, StageMemory
 from tests.accuracy.activations import layer_activation_bytes
 from tests.accuracy.architecture import UnscorableError
-from tests.accuracy.jobs import job, prints_global_batch
+from tests.accuracy.batches import prints_global_batch
+from tests.accuracy.jobs import job
 from tests.accuracy.rows import MEMORY_QUANTITIES, TIME_QUANTITIES, Row
 from tests.accuracy.unstated import unstated
 from tests.accuracy.world import IDENTIFIES, identified, is_unstated

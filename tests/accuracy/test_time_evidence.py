@@ -30,9 +30,9 @@ def test_every_mode_of_which_time_was_measured_is_listed() -> None:
 def test_runs_on_which_constants_may_be_fitted_decide_how_far_an_interval_reaches(mode: str) -> None:
     listed, found = catalog.measured_times()[mode], measured_times()[mode]
     told = "python -m tests.accuracy.time_evidence prints today's file"
-    assert listed.below_percent >= found.below_percent - TOLERANCE_PERCENT, told
-    assert listed.above_percent >= found.above_percent - TOLERANCE_PERCENT, told
-    assert listed.fitted_runs <= len(found.fitted)
+    assert listed.below_percent == pytest.approx(found.below_percent, abs=TOLERANCE_PERCENT), told
+    assert listed.above_percent == pytest.approx(found.above_percent, abs=TOLERANCE_PERCENT), told
+    assert listed.fitted_runs == len(found.fitted)
 
 
 @pytest.mark.parametrize("mode", catalog.measured_times())

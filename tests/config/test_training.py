@@ -230,3 +230,8 @@ SAMPLES: dict[str, tuple[dict[str, object], bool]] = {
 @pytest.mark.parametrize(("keys", "masks"), SAMPLES.values(), ids=SAMPLES)
 def test_attention_stays_inside_samples_with(keys: dict[str, object], *, masks: bool) -> None:
     assert load(flat_text(**keys)).job.batch.masks_samples is masks
+
+
+def test_graphs_of_an_unknown_kind_are_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"cuda_graph_impl.*foo.*none, transformer_engine, local"):
+        load(flat_text(cuda_graph_impl="foo"))

@@ -1,6 +1,8 @@
 """Measured shapes win over the model, their kind corrects it, and bursts are no faster than the chip sustains."""
 
+import json
 from importlib.resources import files
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from projector.config.calibration_file import read_calibration_file
 from projector.costs import Network
 from projector.costs.gemm import AnalyticalGemm
 from projector.costs.measured import LONG_SECONDS, Measurable, MeasuredCosts, Use, shape_of, work_of
+from projector.errors import ConfigurationError
 from projector.operations import AttentionKernel, CollectiveKind, Gemm, GemmLayout
 from projector.parallelism import Placement
 
@@ -132,3 +135,19 @@ def test_a_measured_collective_has_its_latency_by_ranks_and_the_form_of_the_curv
         placement = Placement(size=ranks, ranks_per_node=ranks, nodes=1)
         found = network.seconds(CollectiveKind.ALL_GATHER, largest, placement)
         assert found == pytest.approx(latency + largest * (ranks - 1) / ranks / 600e9)
+
+
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [
+        ({"gemm": {"columns": ["m", "k", "n", "tflops"], "rows": [[8192, 4096, 6144, 100_000]]}}, "gemm"),
+        ({"gemm": {"columns": ["m", "k", "n", "tflops", "m"], "rows": [[1, 1, 1, 1, 1]]}}, "gemm.columns.m"),
+        ({"memory_bandwidth_gb_per_s": {"elementwise": {"achieved": 999_999}}}, "memory_bandwidth_gb_per_s"),
+    ],
+    ids=["a product above the peak", "a column twice", "a bandwidth above the memory's"],
+)
+def test_what_no_chip_measures_is_refused_by_name(section: dict[str, Any], place: str) -> None:
+    text = json.dumps({"device": "B200", **section})
+    with pytest.raises(ConfigurationError) as refused:
+        MeasuredCosts(read_calibration_file(text).rates, B200, model)
+    assert refused.value.place.endswith(place)

@@ -6,6 +6,7 @@ of the whole iteration is an implementation of its own from core 0.18 on; before
 """
 
 from projector.config.keys import Keys
+from projector.errors import ConfigurationError, shown
 from projector.job import GraphCapture
 
 WHOLE_LAYER = ("attn", "mlp", "moe")
@@ -16,6 +17,7 @@ _IMPLEMENTATIONS = {
     "local": GraphCapture.LOCAL,
     _WHOLE_ITERATION: GraphCapture.FULL_ITERATION,
 }
+_NO_GRAPHS = "none"
 _NO_MODULE = ("full", _WHOLE_ITERATION)
 """Names that stand for everything."""
 
@@ -37,7 +39,10 @@ def graph_capture(keys: Keys) -> GraphCapture:
 
 def _implementation(keys: Keys) -> GraphCapture | None:
     stated, external, own = (keys.raw(key) for key in ("cuda_graph_impl", "external_cuda_graph", "enable_cuda_graph"))
-    if isinstance(stated, str) and stated in _IMPLEMENTATIONS:
+    if isinstance(stated, str) and stated != _NO_GRAPHS:
+        if stated not in _IMPLEMENTATIONS:
+            expected = f"{_NO_GRAPHS}, {', '.join(_IMPLEMENTATIONS)}"
+            raise ConfigurationError(shown(stated), place="cuda_graph_impl", expected=expected)
         return _IMPLEMENTATIONS[stated]
     if external is True:
         return GraphCapture.TRANSFORMER_ENGINE
