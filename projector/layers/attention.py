@@ -10,6 +10,7 @@ from projector.job import Attention, AttentionBackend, Dialect, PositionKind
 from projector.layers.blocks import (
     STEPWISE_BYTES,
     Linear,
+    kept_input,
     linear,
     norm_weight,
     norm_work,
@@ -110,11 +111,6 @@ def _projection(mixer: Attention, heads: int, groups: int, shapes: Shapes) -> Op
         ),
         shapes,
     )
-
-
-def kept_input(shapes: Shapes, elements: int, *, name: str = "input") -> SavedTensor:
-    """The input a linear layer keeps for its weight gradient, in the GEMM's format."""
-    return SavedTensor(name=name, size_bytes=int(shapes.linear_input_bytes * elements), only_for_weights=True)
 
 
 def rotary_tables(shapes: Shapes, width: int) -> tuple[SavedTensor, ...]:

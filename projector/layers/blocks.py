@@ -290,3 +290,8 @@ def residual(name: str, component: str, shapes: Shapes) -> Operation:
         scratch_forward_bytes=2 * size,
         scratch_backward_bytes=2 * size,
     )
+
+
+def kept_input(shapes: Shapes, elements: int, *, name: str = "input") -> SavedTensor:
+    """The input a linear layer keeps for its weight gradient, in the GEMM's format."""
+    return SavedTensor(name=name, size_bytes=int(shapes.linear_input_bytes * elements), only_for_weights=True)

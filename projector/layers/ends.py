@@ -5,8 +5,7 @@ from functools import lru_cache
 
 from projector.job import CrossEntropy, Dialect, PositionKind, TrainingJob
 from projector.layers.adapters import with_adapters
-from projector.layers.attention import kept_input
-from projector.layers.blocks import Linear, linear, norm, norm_weight, statistic_bytes
+from projector.layers.blocks import Linear, kept_input, linear, norm, norm_weight, statistic_bytes
 from projector.layers.hyper_connections import head
 from projector.layers.modules import as_classes_keep, shared_tables
 from projector.layers.shapes import Shapes, shapes_of

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from projector.job import Dialect, ExpertBackend, MixtureOfExperts
-from projector.layers.attention import kept_input
-from projector.layers.blocks import ACCUMULATE_BYTES_READ, ACCUMULATE_BYTES_WRITTEN
+from projector.layers.blocks import ACCUMULATE_BYTES_READ, ACCUMULATE_BYTES_WRITTEN, kept_input
 from projector.layers.casts import cast
 from projector.layers.dispatch import computed_rows
 from projector.layers.launches import counts_of_rows, merges_casts

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from projector.job import Attention
-from projector.layers.attention import COMPONENT, kept_input
-from projector.layers.blocks import Linear, linear
+from projector.layers.attention import COMPONENT
+from projector.layers.blocks import Linear, kept_input, linear
 from projector.layers.compressed_attention import attended, compressed_keys, prepared, query_norm
 from projector.layers.latent_attention import latent_norm
 from projector.layers.shapes import Shapes

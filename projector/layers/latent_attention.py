@@ -9,11 +9,18 @@ from projector.layers.attention import (
     COMPONENT,
     Core,
     core_attention,
-    kept_input,
     output_projection,
     rotary_tables,
 )
-from projector.layers.blocks import STEPWISE_BYTES, Linear, linear, norm_weight, runs_stepwise, statistic_bytes
+from projector.layers.blocks import (
+    STEPWISE_BYTES,
+    Linear,
+    kept_input,
+    linear,
+    norm_weight,
+    runs_stepwise,
+    statistic_bytes,
+)
 from projector.layers.shapes import Shapes
 from projector.operations import ElementWise, Operation, SavedTensor, Split
 

@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 from projector.job import DenseMLP
-from projector.layers.attention import kept_input
-from projector.layers.blocks import Linear, linear
+from projector.layers.blocks import Linear, kept_input, linear
 from projector.layers.shapes import Shapes
 from projector.operations import ElementWise, Operation, SavedTensor, Split
 
